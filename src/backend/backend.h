@@ -1,0 +1,286 @@
+// The interface that every device implements: memory, and about a dozen coarse operations over weights and activations.
+// A model composes these operations; it never knows which backend runs them.
+//
+// Numerics (docs/decisions/numerics.md): activations, norms, softmax, rotary and gating are fp32; under
+// Precision::kBf16 the input of each linear is rounded once to bf16 (nearest even) and products accumulate in fp32;
+// under kF32 it isn't rounded. Second-level scales are applied in fp32 to the finished sum. A row's result depends on
+// no other row.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/weight.h"
+
+namespace vernier {
+
+/// What a linear does with its input before multiplying.
+enum class Precision : std::uint8_t { kBf16, kF32 };
+
+/// A row-major fp32 matrix in the backend's memory, not owned. Row r begins at data + r * stride (in floats).
+struct MatrixView {
+  float* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;
+
+  [[nodiscard]] float* row(std::int64_t r) const { return data + r * stride; }
+  /// Rows [first, first + count).
+  [[nodiscard]] MatrixView slice_rows(std::int64_t first, std::int64_t count) const {
+    return {row(first), count, cols, stride};
+  }
+  /// Columns [first, first + count) of every row.
+  [[nodiscard]] MatrixView slice_cols(std::int64_t first, std::int64_t count) const {
+    return {data + first, rows, count, stride};
+  }
+};
+
+/// Memory of a backend, freed on destruction. Aligned to at least 64 bytes; contents undefined unless stated.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(void* data, std::size_t size, void (*release)(void*)) : data_(data, release), size_(size) {}
+  [[nodiscard]] void* data() const { return data_.get(); }
+  [[nodiscard]] std::size_t size() const { return size_; }
+
+ private:
+  std::unique_ptr<void, void (*)(void*)> data_{nullptr, [](void*) {}};
+  std::size_t size_ = 0;
+};
+
+// --- what a step computes --------------------------------------------------------------------------------------------
+
+/// The tokens of one sequence within a step: rows [first_row, first_row + num_tokens) of every activation matrix. The
+/// tokens stand at positions past .. past + num_tokens - 1 of their sequence; keys of all positions before are cached.
+struct SequenceSlice {
+  std::int32_t first_row = 0;
+  std::int32_t num_tokens = 0;
+  std::int32_t past = 0;
+  std::span<const std::int32_t> pages;  ///< page of positions [i * page_size, (i + 1) * page_size) of the KV cache
+  std::int32_t state_slot = 0;          ///< slot in the recurrent-state cache
+};
+
+/// The key and value pages of one layer. Element (page, position in page, kv head, dim) of keys lies at
+/// ((page * page_size + position) * num_kv_heads + head) * head_dim + dim; values likewise.
+struct KvLayer {
+  void* keys = nullptr;
+  void* values = nullptr;
+  DType dtype = DType::kBF16;  ///< kBF16, kF32 or kF8E4M3
+  std::int32_t page_size = 0;  ///< positions a page
+  std::int32_t num_kv_heads = 0;
+  std::int32_t head_dim = 0;
+  float key_scale = 1.0F;    ///< kF8E4M3: stored * scale is the value
+  float value_scale = 1.0F;  ///< likewise
+};
+
+/// How the two components of a rotated pair lie in a head: (j, j + dims/2), or (2j, 2j + 1) as in permuted GGUF files.
+enum class RopePairing : std::uint8_t { kHalves, kInterleaved };
+
+/// Rotary embedding of one kind of layer. Angle of pair j at position p: p * inverse_frequencies[j], computed in
+/// double.
+struct RopeTable {
+  std::vector<double> inverse_frequencies;  ///< [rotary_dims / 2]; empty: no rotation
+  float magnitude = 1.0F;                   ///< multiplies cos and sin (YaRN's attention factor)
+  RopePairing pairing = RopePairing::kHalves;
+  /// kHalves rotates (j, j + pair_offset); 0 means inverse_frequencies.size(). Gemma's proportional rope sets it.
+  std::int32_t pair_offset = 0;
+};
+
+// --- operations ------------------------------------------------------------------------------------------------------
+
+/// x[i] = weight row of tokens[i] (outer scale applied), times `multiplier`.
+struct EmbedArgs {
+  std::span<const std::int32_t> tokens;  ///< host memory, each in [0, table.rows)
+  const Weight* table = nullptr;         ///< [vocab, dim]
+  float multiplier = 1.0F;
+  MatrixView x;  ///< out [tokens, dim]
+};
+
+/// y = x * rsqrt(mean(x^2) + eps) * weight, each row apart, all in fp32. In place when y.data == x.data.
+/// With `residual`, x += residual first and x is written back (the sum is what the next block adds to).
+struct RmsNormArgs {
+  MatrixView x;                   ///< [tokens, dim]
+  std::span<const float> weight;  ///< [dim]; empty: ones. Backend memory (see Backend::place_vector)
+  float eps = 0.0F;
+  MatrixView y;                          ///< out [tokens, dim]
+  const MatrixView* residual = nullptr;  ///< [tokens, dim] or null
+};
+
+/// One product of a linear: y = outer_scale(x W^T) + bias, or y += that.
+struct LinearOutput {
+  const Weight* weight = nullptr;  ///< [out, in]
+  std::span<const float> bias;     ///< [out] or empty
+  MatrixView y;                    ///< [tokens, out]
+  bool accumulate = false;         ///< add to y (a residual) instead of overwriting it
+};
+
+/// Several products of the same input (q, k, v; gate, up): one pass over x. Members keep their own scales and grids.
+struct LinearArgs {
+  MatrixView x;  ///< [tokens, in]
+  std::span<const LinearOutput> outputs;
+};
+
+/// Per-head RMS norms of q and k (when given), rotation of both, then k and v into the cache.
+struct RopeStoreArgs {
+  MatrixView q;  ///< [tokens, heads * head_dim], rotated in place
+  MatrixView k;  ///< [tokens, kv_heads * head_dim], overwritten
+  MatrixView v;  ///< [tokens, kv_heads * head_dim]; v.data null: shared KV layer, only q is processed
+  std::int32_t num_heads = 0;
+  std::int32_t num_kv_heads = 0;
+  std::int32_t head_dim = 0;
+  std::span<const float> q_norm;  ///< [head_dim] or empty: no norm
+  std::span<const float> k_norm;  ///< [head_dim] or empty: no norm
+  bool normalize_v = false;       ///< RMS norm of v without a weight (Gemma 4)
+  float eps = 0.0F;
+  const RopeTable* rope = nullptr;
+  std::span<const SequenceSlice> slices;
+  KvLayer kv;
+};
+
+/// Causal attention of each token over its sequence's cached keys (its own included), grouped heads.
+/// score = scale * q.k; with soft_cap c > 0: c * tanh(score / c); a window w > 0 keeps keys with q_pos - k_pos < w;
+/// a sink adds exp(sink[head]) to the softmax's denominator and nothing else. Accumulation and softmax in fp32.
+struct AttentionArgs {
+  MatrixView q;  ///< [tokens, heads * head_dim], already rotated
+  std::int32_t num_heads = 0;
+  float scale = 1.0F;
+  float soft_cap = 0.0F;
+  std::int32_t window = 0;
+  std::span<const float> sinks;  ///< [heads] or empty
+  std::span<const SequenceSlice> slices;
+  KvLayer kv;
+  MatrixView y;  ///< out [tokens, heads * head_dim]
+};
+
+enum class Activation : std::uint8_t {
+  kSilu,           ///< silu(gate) * up
+  kGeluTanh,       ///< gelu_tanh(gate) * up
+  kClampedSwiglu,  ///< g = min(gate, limit), u = clamp(up, -limit, limit): g * sigmoid(alpha * g) * (u + 1)
+};
+struct ActivationSpec {
+  Activation kind = Activation::kSilu;
+  float alpha = 1.702F;
+  float limit = 7.0F;
+};
+struct GatedActivationArgs {
+  ActivationSpec spec;
+  MatrixView gate;  ///< [tokens, dim]
+  MatrixView up;    ///< [tokens, dim]
+  MatrixView y;     ///< out [tokens, dim]; may be `gate`
+};
+
+/// How router logits become weights of the chosen experts.
+enum class RoutingRule : std::uint8_t {
+  kSoftmaxAll,       ///< softmax over all experts, take the top k, keep those probabilities
+  kSoftmaxSelected,  ///< the same renormalised to sum 1 = softmax over the selected logits
+};
+
+/// Chooses experts: logits = router(x) in fp32 on unrounded x, top k by logit, ties to the lower expert.
+struct RouteArgs {
+  MatrixView x;                    ///< [tokens, dim]
+  const Weight* router = nullptr;  ///< [experts, dim]
+  std::span<const float> bias;     ///< [experts] or empty: added to the logits
+  RoutingRule rule = RoutingRule::kSoftmaxSelected;
+  std::span<const float> expert_scale;  ///< [experts] or empty: multiplies the weight of a chosen expert (Gemma 4)
+  std::int32_t top_k = 0;
+  std::int32_t* ids = nullptr;  ///< out [tokens, top_k], backend memory
+  float* weights = nullptr;     ///< out [tokens, top_k], backend memory
+};
+
+/// The experts of one layer: gate[e], up[e] are [ff, dim], down[e] is [dim, ff]. Weights are as Backend::place
+/// returned.
+struct ExpertWeights {
+  std::vector<Weight> gate;
+  std::vector<Weight> up;
+  std::vector<Weight> down;
+  std::vector<std::span<const float>> gate_bias;  ///< an entry an expert, or empty
+  std::vector<std::span<const float>> up_bias;
+  std::vector<std::span<const float>> down_bias;
+};
+
+/// y += sum over j of weights[t, j] * down_e(act(gate_e x, up_e x)) with e = ids[t, j], added in the order of j.
+/// Gate and up are scaled before the activation, down (and its bias) before the routing weight.
+struct ExpertMlpArgs {
+  MatrixView x;  ///< [tokens, dim]
+  const ExpertWeights* experts = nullptr;
+  ActivationSpec activation;
+  std::int32_t top_k = 0;
+  const std::int32_t* ids = nullptr;  ///< [tokens, top_k]
+  const float* weights = nullptr;     ///< [tokens, top_k]
+  MatrixView y;                       ///< in/out [tokens, dim]
+};
+
+/// y = alpha * x + beta * y, elementwise.
+struct CombineArgs {
+  MatrixView x;
+  MatrixView y;
+  float alpha = 1.0F;
+  float beta = 1.0F;
+};
+
+struct MemoryInfo {
+  std::uint64_t total_bytes = 0;
+  std::uint64_t available_bytes = 0;
+};
+
+/// A device. One thread drives it at a time; operations are ordered as called and complete at the latest at
+/// synchronize(). Operations on zero rows do nothing. Failures (device lost, launch error) come back as kDevice.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual Precision precision() const = 0;
+  [[nodiscard]] virtual MemoryInfo memory() const = 0;
+  /// kUnsupported with the reason when this backend has no kernel for a format.
+  [[nodiscard]] virtual Status supports(FormatId format) const = 0;
+
+  [[nodiscard]] virtual Result<Buffer> allocate(std::size_t size_bytes) = 0;
+  /// Makes a host weight ready for this backend: uploads or repacks it, or returns it as it is. The caller may drop the
+  /// host bytes only when the result's `owner` differs from the argument's.
+  [[nodiscard]] virtual Result<Weight> place(const Weight& host) = 0;
+  /// Copies between host and backend memory.
+  [[nodiscard]] virtual Status copy_to_device(void* device, const void* host, std::size_t size_bytes) = 0;
+  [[nodiscard]] virtual Status copy_to_host(void* host, const void* device, std::size_t size_bytes) = 0;
+  [[nodiscard]] virtual Status synchronize() = 0;
+
+  [[nodiscard]] virtual Status embed(const EmbedArgs& args) = 0;
+  [[nodiscard]] virtual Status rms_norm(const RmsNormArgs& args) = 0;
+  [[nodiscard]] virtual Status linear(const LinearArgs& args) = 0;
+  [[nodiscard]] virtual Status rope_and_store_kv(const RopeStoreArgs& args) = 0;
+  [[nodiscard]] virtual Status attention(const AttentionArgs& args) = 0;
+  [[nodiscard]] virtual Status gated_activation(const GatedActivationArgs& args) = 0;
+  [[nodiscard]] virtual Status route_experts(const RouteArgs& args) = 0;
+  [[nodiscard]] virtual Status expert_mlp(const ExpertMlpArgs& args) = 0;
+  [[nodiscard]] virtual Status combine(const CombineArgs& args) = 0;
+};
+
+struct BackendOptions {
+  Precision precision = Precision::kBf16;
+  std::int32_t num_threads = 0;  ///< 0: all the process may use
+};
+
+/// A backend that this build knows. `unavailable` says in words why it can't run here, or is empty.
+struct BackendEntry {
+  std::string_view name;
+  std::string_view summary;
+  std::string (*unavailable)();
+  Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
+};
+
+/// All backends, in the order in which `auto` prefers them (backend_list.cc).
+[[nodiscard]] std::span<const BackendEntry> backend_list();
+
+/// Creates a backend by name; "auto" takes the first that is available. Unknown names list the known ones.
+[[nodiscard]] Result<std::unique_ptr<Backend>> create_backend(std::string_view name, const BackendOptions& options);
+
+}  // namespace vernier
