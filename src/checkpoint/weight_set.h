@@ -1,0 +1,89 @@
+// From records to weights: finds every tensor a model asked for, recognises how its producer quantised it, and accounts
+// for every tensor in the files. resolve() reads headers only; load() touches the weights' bytes.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "checkpoint/tensor_spec.h"
+#include "tensor/weight.h"
+
+namespace vernier {
+
+class CheckpointFiles;
+
+struct FormatUse {
+  std::uint64_t tensors = 0;  ///< one for a weight with all its scales, one for a stacked bank
+  std::uint64_t bytes = 0;    ///< scales included
+};
+
+/// The account of a checkpoint: total == used + sum(ignored) + refused.
+struct Accounting {
+  std::uint64_t total = 0;
+  std::uint64_t used = 0;
+  std::map<std::string, std::uint64_t> ignored;  ///< reason -> tensors
+  std::uint64_t refused = 0;
+  std::map<std::string, FormatUse> formats;  ///< format name -> use
+  std::string dialect;                       ///< plain, modelopt, compressed-tensors, fp8, gpt-oss, gguf
+  std::uint64_t parameters = 0;              ///< of used weights, MTP included
+  std::uint64_t weight_bytes = 0;            ///< bytes that stay resident
+  std::vector<std::string> warnings;
+  std::vector<Error> problems;  ///< culprits in file order, at most 100 kept; empty: the checkpoint is right
+};
+
+struct ResolveOptions {
+  bool lenient = false;  ///< unknown tensors become warnings
+};
+
+/// Everything decided from headers. Cheap to hold; keeps the files alive.
+class ResolvedCheckpoint {
+ public:
+  ResolvedCheckpoint();
+  ~ResolvedCheckpoint();
+  ResolvedCheckpoint(ResolvedCheckpoint&&) noexcept;
+  ResolvedCheckpoint& operator=(ResolvedCheckpoint&&) noexcept;
+
+  [[nodiscard]] const Accounting& accounting() const;
+  /// True when some stored tensor was matched to `role`.
+  [[nodiscard]] bool has(std::string_view role) const;
+
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+/// Matches specs and ignore rules with the files' tensors. An Error is returned only when nothing can be said at all
+/// (unknown quantisation method); culprits of single tensors are collected in accounting().problems.
+[[nodiscard]] Result<ResolvedCheckpoint> resolve(const CheckpointFiles& files, std::span<const TensorSpec> specs,
+                                                 std::span<const IgnoreRule> ignore, const ResolveOptions& options);
+
+/// The loaded weights of a model, by role. Weights are views into the mapped files; vectors are converted to fp32.
+class WeightSet {
+ public:
+  [[nodiscard]] bool has(std::string_view role) const;
+  /// The matrix of a role: kInternal when absent (the caller asks has() for optional ones).
+  [[nodiscard]] Result<Weight> matrix(std::string_view role) const;
+  /// The experts' matrices of a bank.
+  [[nodiscard]] Result<std::vector<Weight>> experts(std::string_view role) const;
+  /// A vector's values (flattened, TensorSpec::add applied).
+  [[nodiscard]] Result<std::vector<float>> vector(std::string_view role) const;
+
+  std::unordered_map<std::string, std::vector<Weight>> matrices;
+  std::unordered_map<std::string, std::vector<float>> vectors;
+};
+
+struct LoadOptions {
+  bool check_blocks = true;  ///< scan every block for codes and scales that no valid file holds
+};
+
+/// Builds the weights. Fails on the first problem of the account, on invalid second-level scales, and (check_blocks) on
+/// invalid blocks, naming tensor, row and block; also when a file changed meanwhile.
+[[nodiscard]] Result<WeightSet> load(const ResolvedCheckpoint& resolved, const LoadOptions& options);
+
+}  // namespace vernier

@@ -1,0 +1,94 @@
+// A model: weights in place on a backend, and the forward pass that turns a step's tokens into logits. Also the list of
+// architectures, the one place where a new family is entered (model_list.cc).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/expert_executor.h"
+#include "checkpoint/tensor_spec.h"
+#include "model/model_config.h"
+
+namespace vernier {
+
+class CheckpointFiles;
+class WeightSet;
+class Json;
+class GgufMetadata;
+
+/// Shape of one layer's KV cache; num_kv_heads 0: the layer keeps none (linear attention, or shares another layer's).
+struct KvShape {
+  std::int32_t num_kv_heads = 0;
+  std::int32_t head_dim = 0;
+};
+
+/// Floats of recurrent state that one sequence keeps in one layer; both 0: none.
+struct StateShape {
+  std::int64_t recurrent_floats = 0;
+  std::int64_t convolution_floats = 0;
+};
+
+/// The cache memory of one layer during a step.
+struct LayerCache {
+  KvLayer kv;
+  float* recurrent = nullptr;    ///< [slots, recurrent_floats]
+  float* convolution = nullptr;  ///< [slots, convolution_floats]
+};
+
+/// What one step computes. Host memory; valid during forward().
+struct StepBatch {
+  std::span<const std::int32_t> tokens;
+  std::span<const SequenceSlice> slices;      ///< in row order, covering all tokens
+  std::span<const std::int32_t> output_rows;  ///< rows whose logits are wanted, ascending
+  std::span<const LayerCache> caches;         ///< [layers]
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  [[nodiscard]] virtual std::vector<KvShape> kv_shapes() const = 0;
+  [[nodiscard]] virtual std::vector<StateShape> state_shapes() const { return {}; }
+  /// Reserves activations for steps of up to `max_tokens` tokens and `max_outputs` rows of logits. No memory is
+  /// allocated afterwards.
+  [[nodiscard]] virtual Status reserve(std::int32_t max_tokens, std::int32_t max_outputs) = 0;
+  /// Computes logits [output_rows, vocab_size] (soft-cap applied) into `logits`, in backend memory.
+  [[nodiscard]] virtual Status forward(const StepBatch& batch, MatrixView logits) = 0;
+};
+
+struct ModelContext {
+  Backend* backend = nullptr;         ///< outlives the model
+  ExpertExecutor* experts = nullptr;  ///< outlives the model
+};
+
+/// One family. Functions are stateless.
+struct Architecture {
+  std::string_view name;                             ///< as `inspect` prints it
+  std::span<const std::string_view> hf_model_types;  ///< config.json "model_type" values
+  std::span<const std::string_view> gguf_names;      ///< general.architecture values
+  Result<ModelConfig> (*config_from_hf)(const Json& config);
+  Result<ModelConfig> (*config_from_gguf)(const GgufMetadata& metadata);
+  std::vector<TensorSpec> (*tensors)(const ModelConfig& config);
+  std::vector<IgnoreRule> (*ignored)(const ModelConfig& config);
+  /// Null: the family is known (inspect works) but can't run yet.
+  Result<std::unique_ptr<Model>> (*build)(ModelConfig config, const WeightSet& weights, const ModelContext& context);
+};
+
+[[nodiscard]] std::span<const Architecture> model_list();
+
+/// The family and configuration of a checkpoint, from its headers. Unknown families list the known ones.
+struct ModelDescription {
+  const Architecture* architecture = nullptr;
+  ModelConfig config;
+};
+[[nodiscard]] Result<ModelDescription> describe_model(const CheckpointFiles& files);
+
+}  // namespace vernier
