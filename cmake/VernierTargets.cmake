@@ -3,6 +3,7 @@
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
 endif()
 
 add_library(vernier_flags INTERFACE)
@@ -34,15 +35,40 @@ function(vernier_library name)
   add_library(${name} STATIC ${ARG_SOURCES})
   target_include_directories(${name} PUBLIC "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}/include")
   target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} PRIVATE vernier_flags)
+  set_property(GLOBAL APPEND PROPERTY VERNIER_LIBRARIES ${name})
 endfunction()
 
-# vernier_test(NAME SOURCES file... DEPENDS vernier_base...)
-# One GoogleTest program, run by ctest as a whole; tests find their files through VERNIER_TEST_DATA.
-function(vernier_test name)
+# vernier_executable(NAME SOURCES file... DEPENDS vernier_cli...)
+# A program for users, in the top of the build folder. The C++ run-time is linked in, so it needs nothing but libc;
+# the sanitizers' run-times want to intercept it and are left alone.
+function(vernier_executable name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} vernier_flags)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
+  if(NOT VERNIER_SANITIZE)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
+# vernier_test(NAME SOURCES file... DEPENDS vernier_base... [LABELS slow])
+# One GoogleTest program, run by ctest as a whole; tests find their files through VERNIER_TEST_DATA.
+# The label "slow" keeps a test out of the sanitizer run of ./check (which says so).
+function(vernier_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_compile_definitions(${name} PRIVATE VERNIER_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} vernier_flags GTest::gtest GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
 endfunction()
+
+if(VERNIER_COVERAGE)
+  # Runs the tests, then prints line coverage of src/ and include/ (Debian's gcovr).
+  add_custom_target(coverage_report
+    COMMAND ${CMAKE_CTEST_COMMAND} --output-on-failure
+    COMMAND gcovr --root "${CMAKE_SOURCE_DIR}" --filter "${CMAKE_SOURCE_DIR}/src" --filter "${CMAKE_SOURCE_DIR}/include"
+            --object-directory "${CMAKE_BINARY_DIR}"
+    WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" USES_TERMINAL)
+endif()

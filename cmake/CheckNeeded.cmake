@@ -1,0 +1,13 @@
+# cmake -DPROGRAM=path -P CheckNeeded.cmake: fails unless the program's shared libraries are parts of libc alone.
+execute_process(COMMAND readelf -d "${PROGRAM}" OUTPUT_VARIABLE dynamic RESULT_VARIABLE status)
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "readelf cannot read ${PROGRAM}")
+endif()
+string(REGEX MATCHALL "\\(NEEDED\\)[^\n]*\\[[^]\n]*" lines "${dynamic}")
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE ".*\\[" "" library "${line}")
+  message(STATUS "needs ${library}")
+  if(NOT library MATCHES "^(libc|libm|libpthread|libdl|librt|ld-linux-.*)\\.so\\.[0-9]+$")
+    message(SEND_ERROR "${PROGRAM} needs ${library}, which is no part of libc")
+  endif()
+endforeach()
