@@ -32,6 +32,12 @@ struct StateShape {
   std::int64_t convolution_floats = 0;
 };
 
+/// What one sequence caches: an entry a layer. `state` is empty in families without recurrent layers.
+struct CacheShapes {
+  std::vector<KvShape> kv;
+  std::vector<StateShape> state;
+};
+
 /// The cache memory of one layer during a step.
 struct LayerCache {
   KvLayer kv;
@@ -55,8 +61,6 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   [[nodiscard]] virtual const ModelConfig& config() const = 0;
-  [[nodiscard]] virtual std::vector<KvShape> kv_shapes() const = 0;
-  [[nodiscard]] virtual std::vector<StateShape> state_shapes() const { return {}; }
   /// Reserves activations for steps of up to `max_tokens` tokens and `max_outputs` rows of logits. No memory is
   /// allocated afterwards.
   [[nodiscard]] virtual Status reserve(std::int32_t max_tokens, std::int32_t max_outputs) = 0;

@@ -1,0 +1,41 @@
+// Turns a step plan into a forward pass: lays out the batch, runs the model, brings the logits to the host.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "model/model.h"
+#include "runtime/kv_cache.h"
+#include "runtime/sequence.h"
+
+namespace vernier {
+
+/// Not thread-safe. References must outlive the runner.
+class StepRunner {
+ public:
+  [[nodiscard]] static Result<StepRunner> create(Backend& backend, Model& model, KvCache& cache,
+                                                 std::int32_t max_tokens, std::int32_t max_outputs);
+
+  /// Computes the plan's tokens and advances num_computed of its sequences. With `all_rows`, logits of every token are
+  /// kept, else those of shares that want them. Rows come in plan order.
+  [[nodiscard]] Status run(const StepPlan& plan, bool all_rows);
+  /// Logits [vocab] of an output row of the last run; mutable host memory.
+  [[nodiscard]] std::span<float> logits(std::int32_t output_row);
+
+ private:
+  StepRunner(Backend& backend, Model& model, KvCache& cache) : backend_(&backend), model_(&model), cache_(&cache) {}
+
+  Backend* backend_;
+  Model* model_;
+  KvCache* cache_;
+  std::int64_t vocab_size_ = 0;
+  Buffer device_logits_;
+  std::vector<float> host_logits_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> output_rows_;
+  std::vector<SequenceSlice> slices_;
+};
+
+}  // namespace vernier
