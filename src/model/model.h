@@ -84,6 +84,8 @@ struct Architecture {
   std::vector<IgnoreRule> (*ignored)(const ModelConfig& config);
   /// Null: the family is known (inspect works) but can't run yet.
   Result<std::unique_ptr<Model>> (*build)(ModelConfig config, const WeightSet& weights, const ModelContext& context);
+  /// What a sequence caches: known before any weight is read, because memory plans need it.
+  CacheShapes (*caches)(const ModelConfig& config);
 };
 
 [[nodiscard]] std::span<const Architecture> model_list();
