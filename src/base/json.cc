@@ -183,27 +183,13 @@ void append_json_string(std::string& out, std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const Utf8Char ch = decode_utf8(text, at);
     switch (ch.code_point) {
-      case '"':
-        out += "\\\"";
-        break;
-      case '\\':
-        out += "\\\\";
-        break;
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '\b':
-        out += "\\b";
-        break;
-      case '\f':
-        out += "\\f";
-        break;
+      case '"': out += "\\\""; break;
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\r': out += "\\r"; break;
+      case '\t': out += "\\t"; break;
+      case '\b': out += "\\b"; break;
+      case '\f': out += "\\f"; break;
       default:
         if (ch.code_point < 0x20) {
           out += fmt::format("\\u{:04x}", static_cast<unsigned>(ch.code_point));

@@ -38,8 +38,8 @@ std::string escape(std::string_view text, std::size_t max_bytes) {
                (ch.code_point >= 0x200B && ch.code_point <= 0x200F) ||
                (ch.code_point >= 0x2028 && ch.code_point <= 0x202E) ||
                (ch.code_point >= 0x2066 && ch.code_point <= 0x2069)) {  // controls and bidirectional marks
-      piece =
-          ch.code_point < 0x100 ? fmt::format("\\x{:02X}", static_cast<unsigned>(ch.code_point)) : fmt::format("\\u{{{:X}}}", static_cast<unsigned>(ch.code_point));
+      piece = ch.code_point < 0x100 ? fmt::format("\\x{:02X}", static_cast<unsigned>(ch.code_point))
+                                    : fmt::format("\\u{{{:X}}}", static_cast<unsigned>(ch.code_point));
     } else {
       piece = std::string(text.substr(at, ch.size));
     }

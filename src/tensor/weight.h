@@ -37,7 +37,8 @@ struct OuterScale {
 };
 
 /// A [rows, cols] matrix (out features x in features). Row r's codes begin at codes + r * row_stride. Experts of a bank
-/// are one Weight each; gate and up halves or interleaved rows of a fused tensor are views with their own origin or stride.
+/// are one Weight each; gate and up halves or interleaved rows of a fused tensor are views with their own origin or
+/// stride.
 struct Weight {
   FormatId format{};
   WeightLayout layout = WeightLayout::kPlain;
