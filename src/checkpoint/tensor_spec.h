@@ -38,12 +38,18 @@ struct Spelling {
 struct TensorSpec {
   std::string role;  ///< the model's own name: "layers.0.attn_q"
   TensorKind kind = TensorKind::kTrunkLinear;
-  std::vector<std::uint64_t> shape;  ///< logical: [n] vector, [rows, cols], or [experts, rows, cols]
-  std::vector<Spelling> spellings;   ///< tried in order; exactly one must match
+  /// Logical: [n] vector, [rows, cols], or [experts, rows, cols] (biases of experts: a kVector [experts, n]). Stored
+  /// vectors, and matrices of one row, may have dimensions of 1 more or fewer.
+  std::vector<std::uint64_t> shape;
+  std::vector<Spelling> spellings;  ///< tried in order; exactly one must match
   bool required = true;
   std::int32_t layer = -1;  ///< for messages and memory plans; -1: none. MTP layers count on from the trunk
   bool mtp = false;
   float add = 0.0F;  ///< kVector: added to each stored value (norm weights stored as w - 1)
+  /// kHead, optional: the role whose values a stored copy is expected to repeat. A copy with the same bytes is read
+  /// past
+  /// ("tied-head"), one that differs is used, with a warning.
+  std::string tied_to;
 };
 
 /// A tensor that the architecture knows but doesn't use, and why: "vision", "kv-shared", ... A trailing '*' in

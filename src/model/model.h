@@ -18,7 +18,6 @@ namespace vernier {
 class CheckpointFiles;
 class WeightSet;
 class Json;
-class GgufMetadata;
 
 /// Shape of one layer's KV cache; num_kv_heads 0: the layer keeps none (linear attention, or shares another layer's).
 struct KvShape {
@@ -78,8 +77,10 @@ struct Architecture {
   std::string_view name;                             ///< as `inspect` prints it
   std::span<const std::string_view> hf_model_types;  ///< config.json "model_type" values
   std::span<const std::string_view> gguf_names;      ///< general.architecture values
+  /// From the whole of config.json.
   Result<ModelConfig> (*config_from_hf)(const Json& config);
-  Result<ModelConfig> (*config_from_gguf)(const GgufMetadata& metadata);
+  /// From the keys of a GGUF file as one flat object (see gguf_config.h).
+  Result<ModelConfig> (*config_from_gguf)(const Json& keys);
   std::vector<TensorSpec> (*tensors)(const ModelConfig& config);
   std::vector<IgnoreRule> (*ignored)(const ModelConfig& config);
   /// Null: the family is known (inspect works) but can't run yet.
