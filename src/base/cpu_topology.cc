@@ -1,0 +1,151 @@
+#include "base/cpu_topology.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "base/result.h"
+
+namespace vernier {
+namespace {
+
+constexpr int kMaxCpus = 4096;
+
+/// The first bytes of a small pseudo-file, or nothing.
+std::optional<std::string> read_small_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::string text(4096, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+std::string_view strip(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  return text;
+}
+
+template <class T>
+std::optional<T> parse_integer(std::string_view text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::vector<int> affinity_mask() {
+  std::vector<int> cpus;
+  cpu_set_t* mask = CPU_ALLOC(kMaxCpus);
+  if (mask == nullptr) return cpus;
+  const std::size_t size = CPU_ALLOC_SIZE(kMaxCpus);
+  CPU_ZERO_S(size, mask);
+  if (sched_getaffinity(0, size, mask) == 0) {
+    for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), size, mask)) cpus.push_back(cpu);
+    }
+  }
+  CPU_FREE(mask);
+  return cpus;
+}
+
+/// The lowest CPU of the physical core that `cpu` belongs to; `cpu` itself where sysfs doesn't say.
+int core_of(int cpu) {
+  const auto text = read_small_file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+  if (!text) return cpu;
+  const auto siblings = parse_cpu_list(strip(*text));
+  return siblings && !siblings->empty() ? siblings->front() : cpu;
+}
+
+void keep_smaller(std::optional<double>& quota, std::optional<double> other) {
+  if (other && (!quota || *other < *quota)) quota = other;
+}
+
+/// Calls `read(folder)` for the cgroup folder under `root` and all its parents: a limit of any of them holds.
+template <class Read>
+void for_each_level(const std::string& root, std::string path, Read read) {
+  while (true) {
+    read(root + path);
+    const std::size_t slash = path.rfind('/');
+    if (slash == std::string::npos || path.empty()) return;
+    path.resize(slash);
+  }
+}
+
+std::optional<double> version_1_quota(const std::string& folder) {
+  const auto quota = read_small_file(folder + "/cpu.cfs_quota_us");
+  const auto period = read_small_file(folder + "/cpu.cfs_period_us");
+  if (!quota || !period) return std::nullopt;
+  return parse_cpu_max(fmt::format("{} {}", strip(*quota), strip(*period)));
+}
+
+}  // namespace
+
+std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
+  std::vector<int> cpus;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view part = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const std::size_t dash = part.find('-');
+    const auto first = parse_integer<int>(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_integer<int>(part.substr(dash + 1));
+    if (!first || !last || *first < 0 || *last < *first || *last >= kMaxCpus) return std::nullopt;
+    for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+std::optional<double> parse_cpu_max(std::string_view text) {
+  text = strip(text);
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  const auto quota = parse_integer<long long>(text.substr(0, space));
+  const auto period = parse_integer<long long>(text.substr(space + 1));
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
+
+std::vector<int> usable_cpus() {
+  std::vector<int> cpus;
+  std::set<int> cores;
+  for (const int cpu : affinity_mask()) {
+    if (cores.insert(core_of(cpu)).second) cpus.push_back(cpu);
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+std::optional<double> cgroup_cpu_quota() {
+  std::optional<double> quota;
+  std::ifstream groups("/proc/self/cgroup");
+  // Lines are "0::/path" (version 2) or "3:cpu,cpuacct:/path" (version 1).
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string path = line.substr(second + 1);
+    if (controllers == ",,") {
+      for_each_level("/sys/fs/cgroup", path, [&](const std::string& folder) {
+        if (const auto text = read_small_file(folder + "/cpu.max")) keep_smaller(quota, parse_cpu_max(*text));
+      });
+    } else if (controllers.find(",cpu,") != std::string::npos) {
+      for_each_level("/sys/fs/cgroup/cpu", path,
+                     [&](const std::string& folder) { keep_smaller(quota, version_1_quota(folder)); });
+    }
+  }
+  return quota;
+}
+
+int default_thread_count() {
+  int count = static_cast<int>(usable_cpus().size());
+  if (const auto quota = cgroup_cpu_quota()) count = std::min(count, static_cast<int>(*quota));
+  return std::max(count, 1);
+}
+
+}  // namespace vernier
