@@ -106,7 +106,7 @@ struct EmbedArgs {
 /// With `residual`, x += residual first and x is written back (the sum is what the next block adds to).
 struct RmsNormArgs {
   MatrixView x;                   ///< [tokens, dim]
-  std::span<const float> weight;  ///< [dim]; empty: ones. Backend memory (see Backend::place_vector)
+  std::span<const float> weight;  ///< [dim]; empty: ones. Vectors lie in backend memory, here and below
   float eps = 0.0F;
   MatrixView y;                          ///< out [tokens, dim]
   const MatrixView* residual = nullptr;  ///< [tokens, dim] or null

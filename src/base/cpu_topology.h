@@ -1,5 +1,5 @@
-// How many threads this process may usefully run: its affinity mask, one CPU a physical core, within its cgroup's quota.
-// Reads /proc and /sys only; nothing here pins or starts a thread.
+// How many threads this process may usefully run: its affinity mask, one CPU a physical core, within its cgroup's
+// quota. Reads /proc and /sys only; nothing here pins or starts a thread.
 #pragma once
 
 #include <optional>

@@ -73,7 +73,7 @@ class ThreadPool {
   void work(int worker);
 
   std::vector<std::thread> workers_;
-  Loop loop_;                           ///< written before generation_ rises, read after
+  Loop loop_;                                 ///< written before generation_ rises, read after
   std::atomic<std::uint32_t> generation_{0};  ///< rises by one for each loop, and to stop
   std::atomic<std::uint32_t> running_{0};     ///< workers that haven't finished the current loop
   std::atomic<bool> stop_{false};

@@ -1,0 +1,19 @@
+// Checks of operation arguments that every backend makes first: shapes that don't fit each other are a bug of the
+// caller (kInternal), found here instead of as a wild read in a kernel. Contents of backend memory are not looked at.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace vernier {
+
+[[nodiscard]] Status check_args(const EmbedArgs& args);
+[[nodiscard]] Status check_args(const RmsNormArgs& args);
+[[nodiscard]] Status check_args(const LinearArgs& args);
+[[nodiscard]] Status check_args(const RopeStoreArgs& args);
+[[nodiscard]] Status check_args(const AttentionArgs& args);
+[[nodiscard]] Status check_args(const GatedActivationArgs& args);
+[[nodiscard]] Status check_args(const RouteArgs& args);
+[[nodiscard]] Status check_args(const ExpertMlpArgs& args);
+[[nodiscard]] Status check_args(const CombineArgs& args);
+
+}  // namespace vernier

@@ -1,0 +1,20 @@
+// What backends that compute on the host share: their memory is the host's, weights stay where the file is mapped, and
+// operations complete before they return.
+#pragma once
+
+#include "backend/backend.h"
+
+namespace vernier {
+
+class HostBackend : public Backend {
+ public:
+  [[nodiscard]] MemoryInfo memory() const override;
+  [[nodiscard]] Status supports(FormatId format) const override;
+  [[nodiscard]] Result<Buffer> allocate(std::size_t size_bytes) override;
+  [[nodiscard]] Result<Weight> place(const Weight& host) override;
+  [[nodiscard]] Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override;
+  [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
+  [[nodiscard]] Status synchronize() override;
+};
+
+}  // namespace vernier
