@@ -86,9 +86,15 @@ struct TokenEvent {
   std::optional<Error> error;  ///< with FinishReason::kError
 };
 
+/// A half-open range of bytes of a text.
+struct LiteralRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
 class Engine;
 
-/// A submitted request. Destroying it cancels the request.
+/// A submitted request. Destroying it cancels the request. Must not outlive its Engine.
 class RequestHandle {
  public:
   RequestHandle(RequestHandle&&) noexcept;
@@ -124,9 +130,12 @@ class Engine {
   [[nodiscard]] std::string eos_text() const;
 
   /// Text to ids. `add_special` puts BOS and the like where the tokenizer does; `parse_special` recognises special
-  /// tokens in the text (false: they stay text). kUnsupported when the checkpoint has no tokenizer.
-  [[nodiscard]] Outcome<std::vector<std::int32_t>> tokenize(std::string_view text, bool add_special,
-                                                            bool parse_special) const;
+  /// tokens in the text (false: they stay text), except within `literal`: byte ranges, ascending and disjoint, of what
+  /// users wrote. kUnsupported when the checkpoint has no tokenizer.
+  [[nodiscard]] Outcome<std::vector<std::int32_t>> tokenize(std::string_view text, bool add_special, bool parse_special,
+                                                            std::span<const LiteralRange> literal = {}) const;
+  /// The spellings of all special (control) tokens.
+  [[nodiscard]] std::vector<std::string> special_texts() const;
   /// Ids to text.
   [[nodiscard]] std::string detokenize(std::span<const std::int32_t> ids, bool skip_special) const;
 

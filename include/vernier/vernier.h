@@ -3,5 +3,7 @@
 
 #include "vernier/engine.h"
 #include "vernier/error.h"
+#include "vernier/model.h"
 #include "vernier/sampling.h"
+#include "vernier/tokenizer.h"
 #include "vernier/version.h"

@@ -33,6 +33,7 @@ struct Accounting {
   std::map<std::string, FormatUse> formats;  ///< format name -> use
   std::string dialect;                       ///< plain, modelopt, compressed-tensors, fp8, gpt-oss, gguf
   std::uint64_t parameters = 0;              ///< of used weights, MTP included
+  std::int64_t mtp_layers = 0;               ///< distinct layers of used specs with `mtp` set
   std::uint64_t weight_bytes = 0;            ///< bytes that stay resident
   std::vector<std::string> warnings;
   std::vector<Error> problems;  ///< culprits in file order, at most 100 kept; empty: the checkpoint is right

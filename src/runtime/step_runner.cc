@@ -1,11 +1,14 @@
 #include "runtime/step_runner.h"
 
+#include <algorithm>
+
 namespace vernier {
 
 Result<StepRunner> StepRunner::create(Backend& backend, Model& model, KvCache& cache, std::int32_t max_tokens,
                                       std::int32_t max_outputs) {
   StepRunner runner(backend, model, cache);
   runner.vocab_size_ = model.config().vocab_size;
+  runner.max_scored_tokens_ = std::min(max_tokens, max_outputs);
   VN_TRY(model.reserve(max_tokens, max_outputs));
   const auto floats = static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(runner.vocab_size_);
   VN_ASSIGN(runner.device_logits_, backend.allocate(floats * sizeof(float)));

@@ -23,6 +23,8 @@ class StepRunner {
   [[nodiscard]] Status run(const StepPlan& plan, bool all_rows);
   /// Logits [vocab] of an output row of the last run; mutable host memory.
   [[nodiscard]] std::span<float> logits(std::int32_t output_row);
+  /// The most tokens of a step that keeps all rows.
+  [[nodiscard]] std::int32_t max_scored_tokens() const { return max_scored_tokens_; }
 
  private:
   StepRunner(Backend& backend, Model& model, KvCache& cache) : backend_(&backend), model_(&model), cache_(&cache) {}
@@ -31,6 +33,7 @@ class StepRunner {
   Model* model_;
   KvCache* cache_;
   std::int64_t vocab_size_ = 0;
+  std::int32_t max_scored_tokens_ = 0;
   Buffer device_logits_;
   std::vector<float> host_logits_;
   std::vector<std::int32_t> tokens_;

@@ -1,0 +1,346 @@
+// The public Engine: requests in, token events out. One mutex guards everything below; steps run while it is held, by
+// the background thread after start(), else by whoever waits for an event.
+#include "vernier/engine.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "runtime/loaded_model.h"
+#include "runtime/sampler.h"
+#include "runtime/scheduler.h"
+#include "text/detokenizer.h"
+#include "text/stop_matcher.h"
+
+namespace vernier {
+namespace {
+
+/// A request that is in the scheduler, and the events nobody has read yet.
+struct ActiveRequest {
+  ActiveRequest(Request request, const LoadedModel& loaded)
+      : sampling(std::move(request.sampling)), sampler(sampling, request.prompt), stops(sampling.stop) {
+    sequence.tokens = std::move(request.prompt);
+    sequence.num_prompt = static_cast<std::int32_t>(sequence.tokens.size());
+    if (loaded.tokenizer) detokenizer.emplace(loaded.tokenizer, /*skip_special=*/true);
+  }
+
+  SamplingParams sampling;
+  Sampler sampler;
+  StopMatcher stops;
+  std::optional<Detokenizer> detokenizer;
+  Sequence sequence;
+  std::deque<TokenEvent> events;
+  bool finished = false;  // its last event is in `events`
+};
+
+}  // namespace
+
+struct Engine::Impl {
+  std::unique_ptr<LoadedModel> loaded;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::unique_ptr<Scheduler> scheduler;
+  std::thread worker;
+  bool background = false;
+  bool stopping = false;
+  std::list<std::shared_ptr<ActiveRequest>> active;
+
+  ~Impl();
+  void finish(ActiveRequest& request, FinishReason reason, TokenEvent event = {});
+  void fail_request(ActiveRequest& request, Error error);
+  void accept_token(ActiveRequest& request, const Sampler::Choice& choice);
+  void run_step();
+  void fail_all(const Error& error);
+  [[nodiscard]] Status check_files() const;
+};
+
+struct RequestHandle::Impl {
+  Engine::Impl* engine = nullptr;
+  std::shared_ptr<ActiveRequest> request;
+};
+
+// --- steps -----------------------------------------------------------------------------------------------------------
+
+Engine::Impl::~Impl() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  changed.notify_all();
+  if (worker.joinable()) worker.join();
+}
+
+void Engine::Impl::finish(ActiveRequest& request, FinishReason reason, TokenEvent event) {
+  if (request.detokenizer && reason != FinishReason::kStop) {
+    StopMatcher::Output rest = request.stops.push(request.detokenizer->finish());
+    event.text += rest.text;
+    if (!rest.stop) event.text += request.stops.finish();
+  }
+  event.finish = reason;
+  request.events.push_back(std::move(event));
+  request.finished = true;
+  scheduler->remove(request.sequence);
+  active.remove_if([&](const auto& other) { return other.get() == &request; });
+}
+
+void Engine::Impl::fail_request(ActiveRequest& request, Error error) {
+  TokenEvent event;
+  event.error = std::move(error);
+  finish(request, FinishReason::kError, std::move(event));
+}
+
+void Engine::Impl::fail_all(const Error& error) {
+  const auto doomed = active;
+  for (const auto& request : doomed) fail_request(*request, error);
+}
+
+void Engine::Impl::accept_token(ActiveRequest& request, const Sampler::Choice& choice) {
+  Sequence& sequence = request.sequence;
+  TokenEvent event;
+  event.id = choice.id;
+  event.logprob = choice.logprob;
+  const bool eos =
+      !request.sampling.ignore_eos && std::binary_search(loaded->eos_ids.begin(), loaded->eos_ids.end(), choice.id);
+  sequence.tokens.push_back(choice.id);
+  if (eos) return finish(request, FinishReason::kEos, std::move(event));
+  if (request.detokenizer) {
+    StopMatcher::Output output = request.stops.push(request.detokenizer->push(choice.id));
+    event.text = std::move(output.text);
+    if (output.stop) return finish(request, FinishReason::kStop, std::move(event));
+  }
+  if (static_cast<std::int32_t>(sequence.tokens.size()) >= sequence.max_total) {
+    return finish(request, FinishReason::kLength, std::move(event));
+  }
+  request.events.push_back(std::move(event));
+}
+
+Status Engine::Impl::check_files() const {
+  for (const auto& file : loaded->files) {
+    if (file->failed()) return fail(ErrorCode::kIo, "{}: the file was truncated while in use", file->name());
+  }
+  return {};
+}
+
+void Engine::Impl::run_step() {
+  const StepPlan plan = scheduler->plan();
+  if (plan.num_tokens == 0) return;
+  Status status = loaded->runner->run(plan, /*all_rows=*/false);
+  if (status) status = check_files();
+  if (!status) return fail_all(status.error());
+  std::int32_t row = 0;
+  for (const StepShare& share : plan.shares) {
+    if (!share.wants_logits) continue;
+    const auto owner = std::find_if(active.begin(), active.end(),
+                                    [&](const auto& request) { return &request->sequence == share.sequence; });
+    const std::shared_ptr<ActiveRequest> request = *owner;  // finish() takes it out of the list
+    const auto choice =
+        request->sampler.choose(loaded->runner->logits(row++), loaded->usable_vocab, share.sequence->tokens.size());
+    if (choice) {
+      accept_token(*request, *choice);
+    } else {
+      fail_request(*request, choice.error());
+    }
+  }
+}
+
+// --- requests --------------------------------------------------------------------------------------------------------
+
+RequestHandle::RequestHandle(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RequestHandle::RequestHandle(RequestHandle&&) noexcept = default;
+RequestHandle& RequestHandle::operator=(RequestHandle&& other) noexcept {
+  if (this != &other) {
+    if (impl_) cancel();
+    impl_ = std::move(other.impl_);
+  }
+  return *this;
+}
+RequestHandle::~RequestHandle() {
+  if (impl_) cancel();
+}
+
+void RequestHandle::cancel() {
+  const std::lock_guard lock(impl_->engine->mutex);
+  if (!impl_->request->finished) impl_->engine->finish(*impl_->request, FinishReason::kCancelled);
+  impl_->engine->changed.notify_all();
+}
+
+std::optional<TokenEvent> RequestHandle::next() {
+  Engine::Impl& engine = *impl_->engine;
+  ActiveRequest& request = *impl_->request;
+  std::unique_lock lock(engine.mutex);
+  while (request.events.empty() && !request.finished) {
+    if (engine.background) {
+      engine.changed.wait(lock);
+    } else {
+      engine.run_step();
+    }
+  }
+  if (request.events.empty()) return std::nullopt;
+  TokenEvent event = std::move(request.events.front());
+  request.events.pop_front();
+  return event;
+}
+
+std::string_view finish_reason_name(FinishReason reason) {
+  constexpr std::string_view kNames[] = {"length", "stop", "eos", "cancelled", "error"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+// --- the engine ------------------------------------------------------------------------------------------------------
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() = default;
+
+Outcome<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
+  auto loaded = load_model(options);
+  if (!loaded) return std::move(loaded).error();
+  auto impl = std::make_unique<Impl>();
+  impl->loaded = std::move(*loaded);
+  impl->scheduler =
+      std::make_unique<Scheduler>(SchedulerLimits{options.batch_tokens, options.max_sequences}, *impl->loaded->cache);
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+const ModelInfo& Engine::info() const { return impl_->loaded->info; }
+const GenerationDefaults& Engine::defaults() const { return impl_->loaded->defaults; }
+const std::string& Engine::chat_template() const { return impl_->loaded->chat_template; }
+
+std::string Engine::bos_text() const {
+  const auto& tokenizer = impl_->loaded->tokenizer;
+  return tokenizer && tokenizer->bos_id() ? std::string(tokenizer->token_text(*tokenizer->bos_id())) : std::string();
+}
+
+std::string Engine::eos_text() const {
+  const auto& tokenizer = impl_->loaded->tokenizer;
+  return tokenizer && tokenizer->eos_id() ? std::string(tokenizer->token_text(*tokenizer->eos_id())) : std::string();
+}
+
+Outcome<std::vector<std::int32_t>> Engine::tokenize(std::string_view text, bool add_special, bool parse_special,
+                                                    std::span<const LiteralRange> literal) const {
+  const LoadedModel& loaded = *impl_->loaded;
+  if (!loaded.tokenizer) return Error{ErrorCode::kUnsupported, loaded.tokenizer_problem, "give the prompt with --ids"};
+  std::vector<TextRange> ranges;
+  for (const LiteralRange& range : literal) ranges.push_back({range.begin, range.end});
+  auto ids = loaded.tokenizer->encode(
+      text, {.add_special = add_special, .parse_special = parse_special, .literal_ranges = ranges});
+  if (!ids) return std::move(ids).error();
+  return std::move(*ids);
+}
+
+std::vector<std::string> Engine::special_texts() const {
+  std::vector<std::string> texts;
+  const auto& tokenizer = impl_->loaded->tokenizer;
+  for (std::int32_t id = 0; tokenizer && id < tokenizer->vocab_size(); ++id) {
+    if (tokenizer->is_special(id)) texts.emplace_back(tokenizer->token_text(id));
+  }
+  return texts;
+}
+
+std::string Engine::detokenize(std::span<const std::int32_t> ids, bool skip_special) const {
+  return impl_->loaded->tokenizer ? impl_->loaded->tokenizer->decode(ids, skip_special) : std::string();
+}
+
+namespace {
+
+/// Checks a request against the model and works out how long its sequence may become.
+Result<std::int32_t> admissible_length(const Request& request, const LoadedModel& loaded) {
+  const std::int64_t context = loaded.info.context;
+  const auto prompt = static_cast<std::int64_t>(request.prompt.size());
+  if (prompt == 0) return fail(ErrorCode::kInvalidArgument, "the prompt is empty");
+  if (prompt >= context) {
+    return fail_with_hint(ErrorCode::kInvalidArgument, "shorten the prompt or raise the context with -c",
+                          "the prompt has {} tokens, the context holds {}", prompt, context);
+  }
+  for (std::size_t i = 0; i < request.prompt.size(); ++i) {
+    if (request.prompt[i] < 0 || request.prompt[i] >= loaded.info.vocab_size) {
+      return fail(ErrorCode::kInvalidArgument, "prompt[{}] must be a token id in 0..{}, found {}", i,
+                  loaded.info.vocab_size - 1, request.prompt[i]);
+    }
+  }
+  if (auto error = validate(request.sampling, loaded.info.vocab_size)) return tl::unexpected(std::move(*error));
+  if (!request.sampling.stop.empty() && !loaded.tokenizer) {
+    return fail(ErrorCode::kInvalidArgument, "stop strings need a tokenizer and the model has none");
+  }
+  if (request.sampling.max_tokens < 0) return static_cast<std::int32_t>(context);
+  return static_cast<std::int32_t>(std::min(context, prompt + request.sampling.max_tokens));
+}
+
+}  // namespace
+
+Outcome<RequestHandle> Engine::submit(Request request) {
+  const auto max_total = admissible_length(request, *impl_->loaded);
+  if (!max_total) return max_total.error();
+  auto active = std::make_shared<ActiveRequest>(std::move(request), *impl_->loaded);
+  active->sequence.max_total = *max_total;
+  auto handle = std::make_unique<RequestHandle::Impl>();
+  handle->engine = impl_.get();
+  handle->request = active;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->active.push_back(active);
+    if (active->sequence.max_total == active->sequence.num_prompt) {
+      impl_->finish(*active, FinishReason::kLength);  // max_tokens 0
+    } else {
+      impl_->scheduler->add(active->sequence);
+    }
+  }
+  impl_->changed.notify_all();
+  return RequestHandle(std::move(handle));
+}
+
+void Engine::start() {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->background) return;
+  impl_->background = true;
+  impl_->worker = std::thread([impl = impl_.get()] {
+    std::unique_lock guard(impl->mutex);
+    while (!impl->stopping) {
+      if (impl->scheduler->idle()) {
+        impl->changed.wait(guard);
+        continue;
+      }
+      impl->run_step();
+      impl->changed.notify_all();
+      // Let submit() and cancel() in: a mutex alone may starve them.
+      guard.unlock();
+      std::this_thread::yield();
+      guard.lock();
+    }
+  });
+}
+
+std::optional<Error> Engine::score(std::span<const std::int32_t> ids,
+                                   const std::function<void(std::size_t, std::span<const float>)>& visit) {
+  LoadedModel& loaded = *impl_->loaded;
+  Request request;
+  request.prompt.assign(ids.begin(), ids.end());
+  request.sampling.max_tokens = 0;
+  if (const auto length = admissible_length(request, loaded); !length) return length.error();
+  const std::lock_guard lock(impl_->mutex);
+  Sequence sequence;
+  sequence.tokens = std::move(request.prompt);
+  sequence.max_total = static_cast<std::int32_t>(ids.size());
+  if (loaded.cache->pages().available() < loaded.cache->pages_for(sequence.max_total) ||
+      loaded.cache->slots().available() == 0) {
+    return Error{ErrorCode::kOverloaded, "the caches are in use by running requests", {}};
+  }
+  // A scheduler of its own: chunks as for a prompt, and the pages come back on remove().
+  Scheduler chunks({loaded.runner->max_scored_tokens(), 1}, *loaded.cache);
+  chunks.add(sequence);
+  std::optional<Error> problem;
+  for (std::size_t row = 0; row < ids.size() && !problem;) {
+    const StepPlan plan = chunks.plan();
+    if (const Status status = loaded.runner->run(plan, /*all_rows=*/true); !status) {
+      problem = status.error();
+      break;
+    }
+    for (std::int32_t i = 0; i < plan.num_tokens; ++i) visit(row++, loaded.runner->logits(i));
+  }
+  chunks.remove(sequence);
+  return problem;
+}
+
+}  // namespace vernier

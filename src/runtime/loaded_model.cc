@@ -1,0 +1,187 @@
+#include "runtime/loaded_model.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+namespace vernier {
+namespace {
+
+constexpr std::int32_t kDefaultContext = 8192;
+constexpr std::int32_t kMaxContext = 1 << 24;
+constexpr std::int32_t kPageSize = 32;
+
+/// Rows of logits of one step: one a sequence, and a few so that scoring a text goes in chunks.
+std::int32_t max_outputs(std::int32_t max_sequences) { return std::max(max_sequences, 16); }
+
+Status check_options(const EngineOptions& options) {
+  const auto check = [](std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) -> Status {
+    if (value >= low && value <= high) return {};
+    return fail(ErrorCode::kInvalidArgument, "{} must be in {}..{}, found {}", name, low, high, value);
+  };
+  VN_TRY(check("threads", options.threads, 0, 1024));
+  VN_TRY(check("context", options.context, 0, kMaxContext));
+  VN_TRY(check("max_sequences", options.max_sequences, 1, 1024));
+  VN_TRY(check("batch_tokens", options.batch_tokens, 1, 65536));
+  return {};
+}
+
+Result<Precision> parse_precision(std::string_view name) {
+  if (name == "bf16") return Precision::kBf16;
+  if (name == "f32") return Precision::kF32;
+  return fail(ErrorCode::kInvalidArgument, "unknown precision '{}'; known: bf16, f32", escape(name));
+}
+
+/// The first problem of the account, with the number of the others.
+Status first_problem(const OpenedModel& opened) {
+  const Accounting& account = opened.resolved.accounting();
+  if (account.problems.empty()) return {};
+  Error error = with_context(account.problems.front(), opened.files.name());
+  if (account.problems.size() > 1) {
+    error.message += fmt::format(" (and {} more problems)", account.problems.size() - 1);
+    error.hint = "'vernier inspect' lists them all";
+  }
+  return tl::unexpected(std::move(error));
+}
+
+void collect_eos(LoadedModel& loaded, const ModelConfig& config, const GenerationConfig& generation) {
+  const auto add = [&](std::int64_t id) {
+    if (id >= 0 && id < config.vocab_size) loaded.eos_ids.push_back(static_cast<std::int32_t>(id));
+  };
+  for (const std::int64_t id : config.eos_ids) add(id);
+  for (const std::int64_t id : generation.eos_ids) add(id);
+  if (loaded.tokenizer) {
+    for (const std::int32_t id : loaded.tokenizer->end_of_generation_ids()) add(id);
+  }
+  std::sort(loaded.eos_ids.begin(), loaded.eos_ids.end());
+  loaded.eos_ids.erase(std::unique(loaded.eos_ids.begin(), loaded.eos_ids.end()), loaded.eos_ids.end());
+}
+
+/// Tokenizer, template, generation defaults. A model without a tokenizer still runs on ids.
+Status read_side_files(const OpenedModel& opened, LoadedModel& loaded) {
+  const ModelConfig& config = opened.description.config;
+  loaded.usable_vocab = config.vocab_size;
+  auto tokenizer = open_tokenizer(opened.files);
+  if (tokenizer) {
+    loaded.tokenizer = std::move(*tokenizer);
+    loaded.usable_vocab = std::min<std::int64_t>(config.vocab_size, loaded.tokenizer->vocab_size());
+    if (loaded.tokenizer->vocab_size() > config.vocab_size) {
+      return fail(ErrorCode::kCorrupt, "{}: the tokenizer has {} tokens, the model {} rows", opened.files.name(),
+                  loaded.tokenizer->vocab_size(), config.vocab_size);
+    }
+  } else if (tokenizer.error().code == ErrorCode::kUnsupported) {
+    loaded.tokenizer_problem = tokenizer.error().message;
+    loaded.info.warnings.push_back(tokenizer.error().message);
+  } else {
+    return tl::unexpected(with_context(std::move(tokenizer).error(), opened.files.name()));
+  }
+  VN_ASSIGN(loaded.chat_template, open_chat_template(opened.files));
+  VN_ASSIGN(const GenerationConfig generation, open_generation_config(opened.files));
+  loaded.defaults = generation.defaults;
+  collect_eos(loaded, config, generation);
+  return {};
+}
+
+void fill_info(const OpenedModel& opened, const EngineOptions& options, LoadedModel& loaded) {
+  const Accounting& account = opened.resolved.accounting();
+  ModelInfo& info = loaded.info;
+  info.name = opened.files.name();
+  info.architecture = opened.description.config.architecture;
+  info.device = loaded.backend->name();
+  info.precision = options.precision;
+  info.experts = loaded.experts.mode;
+  info.vocab_size = opened.description.config.vocab_size;
+  info.context_length = opened.description.config.context_length;
+  info.parameters = account.parameters;
+  info.weight_bytes = account.weight_bytes;
+  info.warnings.insert(info.warnings.end(), account.warnings.begin(), account.warnings.end());
+  const auto& warnings = opened.files.warnings();
+  info.warnings.insert(info.warnings.end(), warnings.begin(), warnings.end());
+}
+
+/// Weights, model and caches, after everything has been decided.
+Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_dtype, LoadedModel& loaded) {
+  const Architecture& architecture = *opened.description.architecture;
+  VN_ASSIGN(const WeightSet weights, load(opened.resolved, {.check_blocks = options.check_weights}));
+  for (const auto& [role, matrices] : weights.matrices) {
+    for (const Weight& weight : matrices) VN_TRY(loaded.backend->supports(weight.format));
+  }
+  VN_ASSIGN(loaded.model, architecture.build(opened.description.config, weights,
+                                             {loaded.backend.get(), loaded.experts.executor.get()}));
+  const CacheShapes shapes = architecture.caches(opened.description.config);
+  const CacheShape cache_shape{shapes.kv, shapes.state, kv_dtype, kPageSize};
+  const std::int32_t pages_a_sequence = (loaded.info.context + kPageSize - 1) / kPageSize;
+  VN_ASSIGN(KvCache cache, KvCache::create(*loaded.backend, cache_shape, pages_a_sequence * options.max_sequences,
+                                           options.max_sequences));
+  loaded.cache = std::make_unique<KvCache>(std::move(cache));
+  loaded.info.kv_bytes = loaded.cache->size_bytes();
+  VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
+                                                  max_outputs(options.max_sequences)));
+  loaded.runner = std::make_unique<StepRunner>(std::move(runner));
+  return {};
+}
+
+}  // namespace
+
+Result<DType> parse_kv_dtype(std::string_view kv, std::string_view precision) {
+  if (kv.empty()) return precision == "f32" ? DType::kF32 : DType::kBF16;
+  if (kv == "bf16") return DType::kBF16;
+  if (kv == "f32") return DType::kF32;
+  if (kv == "fp8") return DType::kF8E4M3;
+  return fail(ErrorCode::kInvalidArgument, "unknown --kv '{}'; known: bf16, f32, fp8", escape(kv));
+}
+
+std::int32_t choose_context(std::int32_t asked, std::int64_t model_length) {
+  if (asked > 0) return asked;
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(model_length, 1, kDefaultContext));
+}
+
+MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchLimits& limits) {
+  const ModelConfig& config = opened.description.config;
+  const CacheShapes shapes = opened.description.architecture->caches(config);
+  const CacheShape shape{shapes.kv, shapes.state, kv_dtype, kPageSize};
+  MemoryNeeds needs;
+  needs.weight_bytes = opened.resolved.accounting().weight_bytes;
+  needs.kv_bytes_per_token = kv_bytes_per_token(shape);
+  needs.state_bytes_per_sequence = state_bytes_per_sequence(shape);
+  // Residual, norm, q, k, v, attention, gate and up, and logits on the device and on the host: an upper estimate.
+  const std::int64_t per_token = 4 * config.hidden_size + 3 * config.num_heads * config.head_dim +
+                                 3 * std::max(config.intermediate_size, config.expert_intermediate_size);
+  const std::int64_t floats = per_token * limits.tokens + 2 * config.vocab_size * max_outputs(limits.sequences);
+  needs.activation_bytes = static_cast<std::uint64_t>(floats) * sizeof(float);
+  return needs;
+}
+
+Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  VN_TRY(check_options(options));
+  VN_ASSIGN(const Precision precision, parse_precision(options.precision));
+  VN_ASSIGN(const DType kv_dtype, parse_kv_dtype(options.kv, options.precision));
+
+  OpenOptions open_options;
+  open_options.lenient = options.lenient;
+  open_options.allowed_roots = options.allowed_roots;
+  VN_ASSIGN(const OpenedModel opened, open_model(options.model, open_options));
+  VN_TRY(first_problem(opened));
+  if (opened.description.architecture->build == nullptr) {
+    return fail(ErrorCode::kUnsupported, "{}: architecture '{}' can be inspected but not run in this version",
+                opened.files.name(), opened.description.config.architecture);
+  }
+
+  auto loaded = std::make_unique<LoadedModel>();
+  VN_ASSIGN(loaded->backend, create_backend(options.device, {precision, options.threads}));
+  VN_ASSIGN(loaded->experts, place_experts(options.experts, *loaded->backend));
+  loaded->files = opened.files.files();
+  VN_TRY(read_side_files(opened, *loaded));
+  fill_info(opened, options, *loaded);
+  loaded->info.context = choose_context(options.context, opened.description.config.context_length);
+
+  const MemoryNeeds needs = memory_needs(opened, kv_dtype, {options.batch_tokens, options.max_sequences});
+  const MemoryInfo memory = loaded->backend->memory();
+  VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
+  VN_TRY(build(opened, options, kv_dtype, *loaded));
+  loaded->info.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return loaded;
+}
+
+}  // namespace vernier

@@ -1,0 +1,7 @@
+#include "vernier/version.h"
+
+namespace vernier {
+
+std::string_view version() { return VERNIER_VERSION; }
+
+}  // namespace vernier
