@@ -81,12 +81,9 @@ struct FormatInfo {
 
   [[nodiscard]] constexpr bool has_layout(WeightLayout layout) const {
     switch (layout) {
-      case WeightLayout::kPlain:
-        return has_plain;
-      case WeightLayout::kInterleaved:
-        return has_interleaved;
-      case WeightLayout::kSeparate:
-        return has_separate;
+      case WeightLayout::kPlain: return has_plain;
+      case WeightLayout::kInterleaved: return has_interleaved;
+      case WeightLayout::kSeparate: return has_separate;
     }
     return false;
   }

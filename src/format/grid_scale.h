@@ -17,14 +17,10 @@ namespace vernier {
 /// Scale `i` of an array of scales; NaN for a dtype that grids don't have. Every dtype expands to float exactly.
 [[nodiscard]] constexpr float load_grid_scale(DType type, const std::byte* scales, std::int64_t i) {
   switch (type) {
-    case DType::kF32:
-      return F32Codec::decode(load_element<F32Codec>(scales, i));
-    case DType::kBF16:
-      return BF16Codec::decode(load_element<BF16Codec>(scales, i));
-    case DType::kF8E8M0:
-      return E8M0Codec::decode(load_element<E8M0Codec>(scales, i));
-    default:
-      return F32Codec::decode(codec_detail::kQuietNan);
+    case DType::kF32: return F32Codec::decode(load_element<F32Codec>(scales, i));
+    case DType::kBF16: return BF16Codec::decode(load_element<BF16Codec>(scales, i));
+    case DType::kF8E8M0: return E8M0Codec::decode(load_element<E8M0Codec>(scales, i));
+    default: return F32Codec::decode(codec_detail::kQuietNan);
   }
 }
 

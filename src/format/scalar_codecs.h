@@ -70,8 +70,8 @@ VN_HOST_DEVICE constexpr std::uint32_t encode_minifloat(float value, std::uint32
 
 }  // namespace codec_detail
 
-/// Every codec has: Code (its storage), kBits, decode(code) -> float (exact) and is_finite(code).
-/// Codecs used as block scales also have is_legal_scale(code).
+/// Every codec has: Code (its storage), kBits, decode(code) -> float (exact) and is_finite(code); those of block
+/// formats also kMax, the largest finite magnitude. Codecs used as block scales have is_legal_scale(code).
 struct E2M1Codec {
   using Code = std::uint8_t;
   static constexpr int kBits = 4;
@@ -123,6 +123,7 @@ struct E5M2Codec {
 struct E8M0Codec {
   using Code = std::uint8_t;
   static constexpr int kBits = 8;
+  static constexpr float kMax = 0x1p127f;
   VN_HOST_DEVICE static constexpr bool is_finite(Code code) { return code != 0xFF; }
   static constexpr bool is_legal_scale(Code code) { return is_finite(code); }
   VN_HOST_DEVICE static constexpr float decode(Code code) {

@@ -58,6 +58,9 @@ const char* fault_of_group(const std::byte* codes, const std::byte* scales, std:
   if (!F::Scale::is_legal_scale(scale_code)) return kBadScale;
   const std::int64_t begin = group * F::kScaleValues;
   if (!codes_are_finite<F, Layout>(codes, begin, begin + F::kScaleValues)) return kBadValue;
+  // Most formats can't overflow, whatever the bytes; of the others, only blocks with the largest scales need a look.
+  constexpr double kLargest = static_cast<double>(F::Scale::kMax) * static_cast<double>(Element::kMax);
+  if constexpr (kLargest <= static_cast<double>(std::numeric_limits<float>::max())) return nullptr;
   if (std::isfinite(F::Scale::decode(scale_code) * Element::kMax)) return nullptr;
   float values[F::kScaleValues];
   decode_codes<F, Layout>(codes, scales, begin, F::kScaleValues, values);
