@@ -85,11 +85,15 @@ class FileDescriptor {
 
 }  // namespace
 
-Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path) {
-  const std::string name = escape(path.filename().empty() ? path.string() : path.filename().string());
+Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem::path& path,
+                                                           const MapOptions& options) {
+  const std::string base_name = path.filename().empty() ? path.string() : path.filename().string();
+  const std::string name = escape(options.name.empty() ? base_name : options.name);
+  const int no_follow = options.follow_symlinks ? 0 : O_NOFOLLOW;
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | no_follow));
   if (fd.get() < 0) {
+    if (errno == ELOOP) return fail(ErrorCode::kCorrupt, "{}: is a symbolic link where none is allowed", name);
     if (errno == ENOENT || errno == ENOTDIR) return fail(ErrorCode::kNotFound, "{}: no such file", name);
     if (errno == EMFILE || errno == ENFILE) return fail(ErrorCode::kOutOfMemory, "{}: too many open files", name);
     return fail(ErrorCode::kIo, "{}: cannot open: {}", name, std::strerror(errno));

@@ -19,6 +19,12 @@ struct Extent {
   std::uint64_t size = 0;
 };
 
+/// How MappedFile::open() treats a path.
+struct MapOptions {
+  bool follow_symlinks = true;  ///< false: a symbolic link as last component is refused
+  std::string name;             ///< shown instead of the base name, when not empty
+};
+
 /// A mapped file. Shared ownership: weights keep the mapping alive. Safe to read from any thread.
 ///
 /// When the file is truncated by someone while mapped, reads of the lost pages yield zero bytes instead of a SIGBUS and
@@ -27,7 +33,7 @@ class MappedFile {
  public:
   /// Opens and maps a regular file. Directories, FIFOs, devices and sockets are refused ("not a regular file"); nothing
   /// blocks on opening. `name()` is the base name, used in messages instead of the path.
-  static Result<std::shared_ptr<const MappedFile>> open(const std::filesystem::path& path);
+  static Result<std::shared_ptr<const MappedFile>> open(const std::filesystem::path& path, const MapOptions& options = {});
   /// Wraps bytes that outlive the process' use of them (the embedded demo model, fuzz inputs).
   static std::shared_ptr<const MappedFile> wrap(std::span<const std::byte> bytes, std::string name);
 
