@@ -19,8 +19,8 @@ MAX_MODEL_LINES = 180  # three screens
 MAX_LINES = 500
 MAX_TOUR_LINES = 400
 TOUR = "docs/from-bytes-to-tokens.md"
-# Files of src/model/ that are no architecture: shared by all of them.
-MODEL_SUPPORT = re.compile(r"^(model|model_.*|weight_.*)\.(h|cc)$")
+# A file of src/model/ that defines an entry of the list of architectures; the others are shared by all of them.
+ARCHITECTURE = re.compile(r"^(extern |const |constexpr )*Architecture k?\w+\s*[={(]", re.MULTILINE)
 # Words that would tie a model to a backend or a format. "reference" alone is too common a word to be one.
 BACKEND_OR_FORMAT = re.compile(
     r"\b(cuda|cpu|reference[_ ]backend|nvfp4|mxfp4|fp8|e4m3|e2m1|e8m0|q[2-8]_[0-9k](_[sml])?|iq4_\w+)\b", re.IGNORECASE
@@ -59,22 +59,21 @@ def check_block_format_names(root):
 
 
 def check_model_files(root):
-    """An architecture fits on three screens and names no backend and no format."""
+    """An architecture fits on three screens, and nothing in src/model/ names a backend or a format."""
     culprits = []
-    base = root / "src" / "model"
-    files = [p for p in sorted(base.glob("*.cc")) if not MODEL_SUPPORT.match(p.name)] if base.is_dir() else []
-    longest = 0
-    for path in files:
-        lines = count_lines(path)
-        longest = max(longest, lines)
-        if lines > MAX_MODEL_LINES:
-            culprits.append(f"{name(root, path)}: {lines} lines")
-        for number, line in enumerate(strip_comments(path.read_text(errors="replace")).splitlines(), 1):
+    architectures = []
+    for path in sources(root, "src/model"):
+        text = path.read_text(errors="replace")
+        if path.parent.name == "model" and ARCHITECTURE.search(text):
+            architectures.append(count_lines(path))
+            if architectures[-1] > MAX_MODEL_LINES:
+                culprits.append(f"{name(root, path)}: {architectures[-1]} lines")
+        for number, line in enumerate(strip_comments(text).splitlines(), 1):
             found = BACKEND_OR_FORMAT.search(line)
             if found:
                 culprits.append(f"{name(root, path)}:{number}: names '{found[0]}'")
-    title = f"architecture files: {len(files)}, the longest {longest} lines (at most {MAX_MODEL_LINES}), no backend, no format"
-    return title, culprits
+    title = f"architectures: {len(architectures)} files, the longest {max(architectures, default=0)} lines"
+    return f"{title} (at most {MAX_MODEL_LINES}); src/model/ names no backend and no format", culprits
 
 
 def check_masks(root):

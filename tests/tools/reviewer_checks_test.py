@@ -9,7 +9,7 @@ from pathlib import Path
 SCRIPT = Path(__file__).resolve().parent.parent.parent / "tools" / "reviewer_checks.py"
 GOOD = {
     "include/vernier/v.h": "#pragma once\n#include <string>\n",
-    "src/model/llama.cc": "// runs on the cpu like anywhere\nint llama;\n",
+    "src/model/llama.cc": "// runs on the cpu like anywhere\nconst Architecture kLlama{};\n",
     "src/backend/cpu/gemm.cc": "int gemm;\n",
     "docs/from-bytes-to-tokens.md": "Open `src/model/llama.cc` first.\n",
 }
@@ -39,7 +39,7 @@ class ReviewerChecks(unittest.TestCase):
         self.assert_broken({f"src/base/f{i}.cc": "// NVFP4\n" for i in range(13)}, "src/base/f12.cc")
 
     def test_long_model(self):
-        self.assert_broken({"src/model/llama.cc": "int x;\n" * 181}, "src/model/llama.cc: 181 lines")
+        self.assert_broken({"src/model/llama.cc": "const Architecture kLlama{};\n" * 181}, "src/model/llama.cc: 181 lines")
 
     def test_model_that_names_a_backend(self):
         self.assert_broken({"src/model/llama.cc": "auto* b = get(Cuda);\n"}, "src/model/llama.cc:1: names 'Cuda'")
