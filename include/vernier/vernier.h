@@ -1,6 +1,7 @@
 // All of Vernier's public API: open a model, submit a request, iterate its token events, cancel.
 #pragma once
 
+#include "vernier/device.h"
 #include "vernier/engine.h"
 #include "vernier/error.h"
 #include "vernier/model.h"

@@ -1,0 +1,59 @@
+// The `vernier` program: finds the verb, parses its flags, runs it, and turns whatever happens into an exit status.
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <new>
+
+#include "cli/report.h"
+#include "cli/settings.h"
+#include "cli/verb.h"
+#include "vernier/version.h"
+
+namespace vernier::cli {
+namespace {
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Vernier runs block-scaled low-precision language models exactly as published.", "vernier");
+  app.set_version_flag("--version", std::string(version()));
+  app.require_subcommand(1);
+  app.footer(
+      "MODEL is a .gguf or .safetensors file, a model folder, a name under $VERNIER_MODELS, or 'demo'.\n"
+      "Every --flag can also be set as VERNIER_FLAG in the environment or as a key in the --config file.");
+  std::map<const CLI::App*, VerbBody> bodies;
+  for (const Verb& verb : verb_list()) {
+    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
+    bodies[sub] = verb.declare(*sub);
+    sub->add_option("--config", "file of 'flag = value' lines")->option_text("FILE");
+    add_environment_names(*sub);
+  }
+  if (const Status status = apply_config_file(app, argc, argv); !status) return report(status.error());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {  // --help, --version
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    const std::string verb = chosen.empty() ? "" : chosen.front()->get_name() + " ";
+    return report_usage(escape(error.what(), 300), "see 'vernier " + verb + "--help'");
+  }
+  const int status = bodies.at(app.get_subcommands().front())();
+  if (std::fflush(stdout) != 0 && status == kExitDone) {
+    return report(Error{ErrorCode::kIo, "cannot write to standard output", {}});
+  }
+  return status;
+}
+
+}  // namespace
+}  // namespace vernier::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe shows as a failed write
+  try {
+    return vernier::cli::parse_and_run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return vernier::cli::report(vernier::Error{vernier::ErrorCode::kOutOfMemory, "out of memory", {}});
+  } catch (const std::exception& error) {
+    return vernier::cli::report(
+        vernier::Error{vernier::ErrorCode::kInternal, std::string("unexpected: ") + error.what(), {}});
+  }
+}
