@@ -25,6 +25,13 @@ struct RopeConfig {
   bool interleaved = false;                ///< GGUF llama files: pairs (2j, 2j + 1)
 };
 
+/// Where the output head comes from.
+enum class HeadRule : std::uint8_t {
+  kOwn,       ///< a tensor of its own, required
+  kTied,      ///< the embedding; a stored head that differs wins (TensorSpec::tied_to)
+  kIfStored,  ///< a stored head if there is one, else the embedding: GGUF, and configs that don't say
+};
+
 enum class LayerKind : std::uint8_t { kFullAttention, kSlidingAttention, kLinearAttention };
 
 /// Gated delta net layers (qwen35 families).
@@ -64,7 +71,7 @@ struct ModelConfig {
   std::int64_t intermediate_size = 0;
   std::int64_t context_length = 0;
   double norm_eps = 0.0;
-  bool tied_head = false;  ///< what the config says; a stored head that differs wins (see TensorSpec::tied_to)
+  HeadRule head = HeadRule::kOwn;
   bool qkv_bias = false;
   bool output_bias = false;  ///< attention output projection
   bool mlp_bias = false;
