@@ -121,11 +121,11 @@ void read_hf_rope_keys(ConfigReader& keys, double default_theta, double context,
   }
 }
 
-void read_hf_rope(ConfigReader& text, ModelConfig& config, double default_theta) {
+void read_hf_rope(ConfigReader& text, ModelConfig& config, double default_theta, double default_part) {
   const double theta = text.nullable_number("rope_theta", kThetaRange).value_or(default_theta);
   ConfigReader keys = text.section(text.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
   read_hf_rope_keys(keys, theta, static_cast<double>(config.context_length), config.rope);
-  const double outer = text.nullable_number("partial_rotary_factor", {0.0, 1.0}).value_or(1.0);
+  const double outer = text.nullable_number("partial_rotary_factor", {0.0, 1.0}).value_or(default_part);
   const double part = keys.nullable_number("partial_rotary_factor", {0.0, 1.0}).value_or(outer);
   config.rope.rotary_dims = static_cast<std::int64_t>(static_cast<double>(config.head_dim) * part);
 }
@@ -146,8 +146,10 @@ std::vector<LayerKind> read_hf_layer_types(ConfigReader& text, std::int64_t num_
     } else if (name == "linear_attention") {
       kinds.push_back(LayerKind::kLinearAttention);
     } else {
-      text.refuse(ErrorCode::kUnsupported, "{}[{}] is '{}', expected full_attention, sliding_attention or "
-                  "linear_attention", text.name_of("layer_types"), kinds.size(), escape(name));
+      text.refuse(ErrorCode::kUnsupported,
+                  "{}[{}] is '{}', expected full_attention, sliding_attention or "
+                  "linear_attention",
+                  text.name_of("layer_types"), kinds.size(), escape(name));
       kinds.push_back(LayerKind::kFullAttention);
     }
   }
@@ -170,6 +172,13 @@ void read_hf_sliding_window(ConfigReader& text, ModelConfig& config) {
   } else {
     config.layers.assign(count, LayerKind::kFullAttention);
   }
+}
+
+void refuse_other_activation(ConfigReader& text, std::string_view key, std::string_view expected) {
+  const std::string found = text.text_or(key, expected);
+  if (found == expected) return;
+  text.refuse(ErrorCode::kUnsupported, "{} '{}' isn't supported; expected '{}'", text.name_of(key), escape(found),
+              expected);
 }
 
 void read_hf_experts(ConfigReader& text, ModelConfig& config) {
@@ -271,9 +280,8 @@ void read_gguf_experts(ConfigReader& reader, ModelConfig& config) {
   config.num_experts = reader.integer("expert_count", kExpertRange);
   config.experts_per_token = reader.integer("expert_used_count", {1, config.num_experts});
   const std::int64_t derived = config.intermediate_size / config.experts_per_token;
-  config.expert_intermediate_size = derived > 0
-                                        ? reader.integer_or("expert_feed_forward_length", kWidthRange, derived)
-                                        : reader.integer("expert_feed_forward_length", kWidthRange);
+  config.expert_intermediate_size = derived > 0 ? reader.integer_or("expert_feed_forward_length", kWidthRange, derived)
+                                                : reader.integer("expert_feed_forward_length", kWidthRange);
 }
 
 // --- both ------------------------------------------------------------------------------------------------------------

@@ -28,15 +28,18 @@ inline constexpr IntRange kVocabRange{1, 1 << 24};
 /// Sizes, norm epsilon, context length, special ids, tied head: the keys that all families spell alike. `root` differs
 /// from `text` where the text model is wrapped by a multimodal one.
 void read_hf_common(ConfigReader& root, ConfigReader& text, ModelConfig& config);
-/// "rope_parameters" or "rope_scaling" and the places where theta may stand. Absent theta: `default_theta`.
-void read_hf_rope(ConfigReader& text, ModelConfig& config, double default_theta);
+/// "rope_parameters" or "rope_scaling" and the places where theta and the rotated part may stand, with the family's
+/// defaults.
+void read_hf_rope(ConfigReader& text, ModelConfig& config, double default_theta, double default_part = 1.0);
 /// One set of rope keys (a value of rope_parameters): type, theta, scaling.
 void read_hf_rope_keys(ConfigReader& keys, double default_theta, double context, RopeConfig& rope);
 /// "layer_types" as layer kinds; empty when absent. Unknown names and a wrong number of layers are errors.
 [[nodiscard]] std::vector<LayerKind> read_hf_layer_types(ConfigReader& text, std::int64_t num_layers);
 /// "sliding_window" for families in which a window covers all layers or those from max_window_layers on.
 void read_hf_sliding_window(ConfigReader& text, ModelConfig& config);
-/// Numbers of experts and their width. Both spellings of the count ("num_experts", "num_local_experts").
+/// Refuses a model whose activation isn't `expected`: it would load and answer nonsense.
+void refuse_other_activation(ConfigReader& text, std::string_view key, std::string_view expected);
+/// Numbers of experts. Both spellings of the count ("num_experts", "num_local_experts").
 void read_hf_experts(ConfigReader& text, ModelConfig& config);
 
 // --- GGUF keys -------------------------------------------------------------------------------------------------------

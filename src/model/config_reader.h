@@ -1,5 +1,5 @@
-// Strict reading of hyper-parameters from a JSON object (config.json, or a GGUF file's keys as one object): exact types,
-// ranges, and messages that name the key as the file spells it.
+// Strict reading of hyper-parameters from a JSON object (config.json, or a GGUF file's keys as one object): exact
+// types, ranges, and messages that name the key as the file spells it.
 #pragma once
 
 #include <cstdint>

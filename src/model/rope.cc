@@ -20,8 +20,8 @@ void scale_llama3(const RopeConfig& rope, Frequencies& inverse) {
       frequency /= rope.factor;
       continue;
     }
-    const double smooth = (rope.original_context / wavelength - rope.low_freq_factor) /
-                          (rope.high_freq_factor - rope.low_freq_factor);
+    const double smooth =
+        (rope.original_context / wavelength - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
     frequency *= (1.0 - smooth) / rope.factor + smooth;
   }
 }
