@@ -1,5 +1,6 @@
 #include "format/decode.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "format/golden.h"
