@@ -267,6 +267,8 @@ class Backend {
 struct BackendOptions {
   Precision precision = Precision::kBf16;
   std::int32_t num_threads = 0;  ///< 0: all the process may use
+  /// cpu: the instruction set, as "avx2", to use instead of the best one that the machine has.
+  std::string_view cpu_isa;
 };
 
 /// A backend that this build knows. `unavailable` says in words why it can't run here, or is empty.

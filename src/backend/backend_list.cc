@@ -2,13 +2,14 @@
 #include <array>
 #include <string>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cuda_entry.h"
 #include "backend/reference/reference_backend.h"
 
 namespace vernier {
 
 std::span<const BackendEntry> backend_list() {
-  static const std::array kEntries{cuda_backend_entry(), reference_backend_entry()};
+  static const std::array kEntries{cuda_backend_entry(), cpu_backend_entry(), reference_backend_entry()};
   return kEntries;
 }
 

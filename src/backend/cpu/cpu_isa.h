@@ -1,0 +1,25 @@
+// Which instruction sets the CPU backend has kernels for, which of them this machine runs, and the choice between them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "backend/cpu/isa/kernels.h"
+#include "base/result.h"
+
+namespace vernier {
+
+struct CpuIsa {
+  std::string_view name;
+  bool (*available)();
+  const vernier_isa::Kernels& (*kernels)();
+};
+
+/// Best first; the last one runs everywhere.
+[[nodiscard]] std::span<const CpuIsa> cpu_isa_list();
+
+/// The kernels of the instruction set called `name`, or of the best available one where the name is empty. Unknown
+/// names list the known ones; kUnsupported where this CPU lacks what it needs.
+[[nodiscard]] Result<const vernier_isa::Kernels*> choose_kernels(std::string_view name);
+
+}  // namespace vernier

@@ -1,0 +1,180 @@
+#include "backend/check_args.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/gate.h"
+#include "backend/cpu/row_products.h"
+#include "backend/routing.h"
+
+namespace vernier {
+namespace {
+
+/// Tokens that expert_mlp takes at a time: bounds its memory, and is enough to make decoding cheap beside multiplying.
+constexpr std::int64_t kTokensPerChunk = 512;
+
+float bias_of(const std::vector<std::span<const float>>& biases, std::size_t expert, std::int64_t n) {
+  if (biases.empty() || biases[expert].empty()) return 0.0F;
+  return biases[expert][static_cast<std::size_t>(n)];
+}
+
+/// Some weights and the input rows of each; together they form one list of row tiles for the workers.
+struct GroupedProduct {
+  struct Member {
+    const Weight* weight;
+    std::span<const float* const> x;
+    std::int64_t first_tile;
+  };
+  std::vector<Member> members;
+  std::int64_t num_tiles = 0;
+  std::int64_t most_tokens = 0;
+
+  void add(const Weight& weight, std::span<const float* const> x) {
+    members.push_back({&weight, x, num_tiles});
+    const std::int64_t step = rows_per_tile(static_cast<std::int64_t>(x.size()));
+    num_tiles += (weight.rows + step - 1) / step;
+    most_tokens = std::max(most_tokens, static_cast<std::int64_t>(x.size()));
+  }
+
+  /// Calls function(member index, row begin, row end) for the rows of tiles [begin, end).
+  template <class Function>
+  void for_rows(std::int64_t begin, std::int64_t end, Function function) const {
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const Member& member = members[i];
+      const std::int64_t step = rows_per_tile(static_cast<std::int64_t>(member.x.size()));
+      const std::int64_t rows = member.weight->rows;
+      const std::int64_t row_begin = std::clamp<std::int64_t>((begin - member.first_tile) * step, 0, rows);
+      const std::int64_t row_end = std::clamp<std::int64_t>((end - member.first_tile) * step, 0, rows);
+      if (row_begin < row_end) function(i, row_begin, row_end);
+    }
+  }
+};
+
+}  // namespace
+
+Status CpuBackend::route_experts(const RouteArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(check_decodable(*args.router));
+  if (args.x.rows == 0) return {};
+  const std::int64_t experts = args.router->rows;
+  VN_ASSIGN(const std::span<const float* const> x, input_rows(args.x, Precision::kF32));
+  VN_ASSIGN(float* logits, expert_floats_.get(static_cast<std::size_t>(args.x.rows * experts)));
+  const std::size_t part = row_scratch_floats(args.x.cols, args.x.rows);
+  VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
+  const std::int64_t step = rows_per_tile(args.x.rows);
+  const auto multiply = [&](std::int64_t begin, std::int64_t end, int worker) {
+    multiply_rows(kernels_, *args.router, begin * step, std::min(end * step, experts), x,
+                  scratch + part * static_cast<std::size_t>(worker),
+                  [&](std::int64_t n, std::int64_t t, float product) {
+                    if (!args.bias.empty()) product += args.bias[static_cast<std::size_t>(n)];
+                    logits[t * experts + n] = product;
+                  });
+  };
+  pool_.parallel_for((experts + step - 1) / step, multiply, min_tiles_per_worker(args.x.cols, args.x.rows));
+  for (std::int64_t t = 0; t < args.x.rows; ++t) {
+    const std::span<const float> row(logits + t * experts, static_cast<std::size_t>(experts));
+    choose_experts(args, row, args.ids + t * args.top_k, args.weights + t * args.top_k);
+  }
+  return {};
+}
+
+Status CpuBackend::expert_mlp(const ExpertMlpArgs& args) {
+  VN_TRY(check_args(args));
+  for (const auto* weights : {&args.experts->gate, &args.experts->up, &args.experts->down}) {
+    for (const Weight& weight : *weights) VN_TRY(check_decodable(weight));
+  }
+  for (std::int64_t first = 0; first < args.x.rows; first += kTokensPerChunk) {
+    ExpertMlpArgs chunk = args;
+    const std::int64_t count = std::min(kTokensPerChunk, args.x.rows - first);
+    chunk.x = args.x.slice_rows(first, count);
+    chunk.y = args.y.slice_rows(first, count);
+    chunk.ids = args.ids + first * args.top_k;
+    chunk.weights = args.weights + first * args.top_k;
+    VN_TRY(expert_mlp_chunk(chunk));
+  }
+  return {};
+}
+
+Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
+  const ExpertWeights& experts = *args.experts;
+  const std::size_t num_experts = experts.gate.size();
+  const std::int64_t dim = args.x.cols;
+  const std::int64_t ff = experts.gate[0].rows;
+  const std::int64_t num_uses = args.x.rows * args.top_k;
+  VN_ASSIGN(const ExpertUses groups,
+            group_by_expert({args.ids, static_cast<std::size_t>(num_uses)}, static_cast<std::int64_t>(num_experts)));
+  VN_ASSIGN(const std::span<const float* const> rows, input_rows(args.x, precision_));
+
+  // Uses are sorted by expert. Use i of that order has row i of the three matrices below.
+  VN_ASSIGN(float* gate, expert_floats_.get(static_cast<std::size_t>(num_uses * (2 * ff + dim))));
+  float* up = gate + num_uses * ff;
+  float* results = up + num_uses * ff;
+  VN_ASSIGN(const float** inputs, expert_pointers_.get(static_cast<std::size_t>(2 * num_uses)));
+  const float** hidden = inputs + num_uses;
+  for (std::int64_t i = 0; i < num_uses; ++i) {
+    inputs[i] = rows[static_cast<std::size_t>(groups.uses[static_cast<std::size_t>(i)] / args.top_k)];
+    hidden[i] = gate + i * ff;
+  }
+
+  std::vector<std::size_t> touched;  // experts with tokens
+  GroupedProduct gate_up;
+  GroupedProduct down;
+  for (std::size_t e = 0; e < num_experts; ++e) {
+    const auto first = static_cast<std::size_t>(groups.first_use[e]);
+    const auto count = static_cast<std::size_t>(groups.first_use[e + 1]) - first;
+    if (count == 0) continue;
+    touched.push_back(e);
+    gate_up.add(experts.gate[e], {inputs + first, count});
+    gate_up.add(experts.up[e], {inputs + first, count});
+    down.add(experts.down[e], {hidden + first, count});
+  }
+  const std::size_t part = row_scratch_floats(std::max(dim, ff), gate_up.most_tokens);
+  VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
+
+  const auto multiply_gate_up = [&](std::int64_t begin, std::int64_t end, int worker) {
+    gate_up.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
+      const std::size_t e = touched[i / 2];
+      const bool is_gate = i % 2 == 0;
+      float* out = (is_gate ? gate : up) + groups.first_use[e] * ff;
+      const auto& biases = is_gate ? experts.gate_bias : experts.up_bias;
+      const auto& member = gate_up.members[i];
+      multiply_rows(
+          kernels_, *member.weight, row_begin, row_end, member.x, scratch + part * static_cast<std::size_t>(worker),
+          [&](std::int64_t n, std::int64_t t, float product) { out[t * ff + n] = product + bias_of(biases, e, n); });
+    });
+  };
+  pool_.parallel_for(gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
+
+  const vernier_isa::Gate spec = make_gate(args.activation);
+  const auto activate = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* row = gate + i * ff;
+      kernels_.activate(spec, row, up + i * ff, ff, row);
+      if (precision_ == Precision::kBf16) kernels_.round_to_bf16(row, ff, row);
+    }
+  };
+  pool_.parallel_for(num_uses, activate, 8192 / ff + 1);
+
+  const auto multiply_down = [&](std::int64_t begin, std::int64_t end, int worker) {
+    down.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
+      const std::size_t e = touched[i];
+      const std::int64_t* uses = groups.uses.data() + groups.first_use[e];
+      const auto& member = down.members[i];
+      multiply_rows(kernels_, *member.weight, row_begin, row_end, member.x,
+                    scratch + part * static_cast<std::size_t>(worker),
+                    [&](std::int64_t n, std::int64_t t, float product) {
+                      results[uses[t] * dim + n] = product + bias_of(experts.down_bias, e, n);
+                    });
+    });
+  };
+  pool_.parallel_for(down.num_tiles, multiply_down, min_tiles_per_worker(ff, 1));
+
+  // results is in token order [tokens, top_k, dim]: the sum follows the order of a token's choices.
+  const auto add = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t use = begin * args.top_k; use < end * args.top_k; ++use) {
+      float* y = args.y.row(use / args.top_k);
+      for (std::int64_t i = 0; i < dim; ++i) y[i] += args.weights[use] * results[use * dim + i];
+    }
+  };
+  pool_.parallel_for(args.x.rows, add, 16384 / dim + 1);
+  return {};
+}
+
+}  // namespace vernier

@@ -1,0 +1,24 @@
+// The table of one instruction set, from the lanes that its unit included before.
+#pragma once
+
+#include "backend/cpu/isa/attention_impl.h"
+#include "backend/cpu/isa/decode_impl.h"
+#include "backend/cpu/isa/dot_impl.h"
+#include "backend/cpu/isa/math_impl.h"
+
+namespace {
+
+constexpr vernier_isa::Kernels kKernels = {
+    .name = Lanes::kName,
+    .decode_row = find_decoder,
+    .dot_tile = dot_tile,
+    .round_to_bf16 = round_to_bf16,
+    .sum_of_squares = sum_of_squares,
+    .scale = scale,
+    .activate = activate_all,
+    .score_keys = score_keys,
+    .exponentials = exponentials,
+    .add_values = add_values,
+};
+
+}  // namespace

@@ -1,0 +1,14 @@
+// Kernels for any CPU.
+// The format headers are compiled under another name here, so that no inline function of this unit can stand in for one
+// that the rest of the program runs on any CPU.
+#define vernier vernier_portable
+
+#include "backend/cpu/isa/lanes_portable.h"
+// The lanes come first: the kernels are written over them.
+#include "backend/cpu/isa/kernels_impl.h"
+
+namespace vernier_isa {
+
+const Kernels& portable_kernels() { return kKernels; }
+
+}  // namespace vernier_isa
