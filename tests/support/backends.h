@@ -1,0 +1,61 @@
+// The backends that the conformance tests run on: all of this build that this machine can run, the CPU backend once for
+// each instruction set.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace vernier::test {
+
+struct BackendCase {
+  std::string device;
+  std::string cpu_isa;  ///< empty: the backend's own choice
+  [[nodiscard]] std::string name() const { return cpu_isa.empty() ? device : device + "_" + cpu_isa; }
+};
+
+[[nodiscard]] std::vector<BackendCase> all_backends();
+[[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendCase& which, Precision precision, int num_threads = 2);
+
+/// A matrix in backend memory with poisoned padding between rows, which check_padding() looks at again.
+class TestMatrix {
+ public:
+  /// `values` [rows, cols]; empty: NaN everywhere.
+  TestMatrix(Backend& backend, std::int64_t rows, std::int64_t cols, const std::vector<float>& values = {},
+             std::int64_t padding = 3);
+  [[nodiscard]] MatrixView view() const { return view_; }
+  /// [rows, cols], after synchronize(); also checks that the padding is untouched.
+  [[nodiscard]] std::vector<float> read() const;
+
+ private:
+  Backend& backend_;
+  Buffer buffer_;
+  MatrixView view_;
+};
+
+/// A vector in backend memory.
+class TestVector {
+ public:
+  TestVector(Backend& backend, const std::vector<float>& values);
+  [[nodiscard]] std::span<const float> span() const { return {static_cast<const float*>(buffer_.data()), size_}; }
+
+ private:
+  Buffer buffer_;
+  std::size_t size_;
+};
+
+/// Status into a gtest failure.
+#define VN_EXPECT_OK(expression)                               \
+  do {                                                         \
+    const auto vn_ok_status = (expression);                    \
+    EXPECT_TRUE(vn_ok_status) << vn_ok_status.error().message; \
+  } while (false)
+
+/// The value that a linear multiplies with.
+[[nodiscard]] float rounded_input(float x, Precision precision);
+
+}  // namespace vernier::test
