@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct BackendCase {
   std::string device;
   std::string cpu_isa;  ///< empty: the backend's own choice
   [[nodiscard]] std::string name() const { return cpu_isa.empty() ? device : device + "_" + cpu_isa; }
+  friend void PrintTo(const BackendCase& which, std::ostream* out) { *out << which.name(); }
 };
 
 [[nodiscard]] std::vector<BackendCase> all_backends();
