@@ -104,7 +104,8 @@ Status ModuleList::add(std::string_view entry, Below below) {
   const bool is_wildcard = !is_expression && entry.find_first_of("*?") != std::string_view::npos;
   if (is_expression || is_wildcard) {
     if (entry.size() > kMaxPatternBytes) {
-      return fail(ErrorCode::kUnsupported, "a pattern of {} bytes; at most {} are read", entry.size(), kMaxPatternBytes);
+      return fail(ErrorCode::kUnsupported, "a pattern of {} bytes; at most {} are read", entry.size(),
+                  kMaxPatternBytes);
     }
     if (expressions_.size() + wildcards_.size() + wildcard_trees_.size() >= kMaxPatterns) {
       return fail(ErrorCode::kUnsupported, "more than {} patterns in one list", kMaxPatterns);
@@ -139,7 +140,7 @@ bool ModuleList::matches(std::string_view module) const {
     if (length <= bare.size() && beginnings_.contains(std::string(bare.substr(0, length)))) return true;
   }
   if (!trees_.empty()) {
-    for (std::size_t end = bare.find('.'); ; end = bare.find('.', end + 1)) {
+    for (std::size_t end = bare.find('.');; end = bare.find('.', end + 1)) {
       if (trees_.contains(std::string(bare.substr(0, end)))) return true;
       if (end == std::string_view::npos) break;
     }

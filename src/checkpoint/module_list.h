@@ -46,10 +46,10 @@ class ModuleList {
   struct Expression;
 
   std::size_t num_entries_ = 0;
-  std::unordered_set<std::string> names_;        // bare
-  std::unordered_set<std::string> trees_;        // bare: the module and everything below
-  std::unordered_set<std::string> beginnings_;   // bare: "x*"
-  std::vector<std::size_t> beginning_lengths_;   // those that occur
+  std::unordered_set<std::string> names_;       // bare
+  std::unordered_set<std::string> trees_;       // bare: the module and everything below
+  std::unordered_set<std::string> beginnings_;  // bare: "x*"
+  std::vector<std::size_t> beginning_lengths_;  // those that occur
   std::vector<std::string> wildcards_;
   std::vector<std::string> wildcard_trees_;
   std::vector<Expression> expressions_;

@@ -69,8 +69,10 @@ Result<QuantConfig> QuantConfig::parse(const Json* config, const Json* hf_quant_
   for (const Json* candidate : {mlx, object}) {
     if (candidate == nullptr || !text_of_member(*candidate, "quant_method").empty()) continue;
     if (candidate->find("bits") == nullptr || candidate->find("group_size") == nullptr) continue;
-    return fail(ErrorCode::kUnsupported, "config.json: the checkpoint is an MLX affine quantisation ({} bits, groups of "
-                "{}); Vernier doesn't run it", size_of_member(*candidate, "bits"), size_of_member(*candidate, "group_size"));
+    return fail(ErrorCode::kUnsupported,
+                "config.json: the checkpoint is an MLX affine quantisation ({} bits, groups of "
+                "{}); Vernier doesn't run it",
+                size_of_member(*candidate, "bits"), size_of_member(*candidate, "group_size"));
   }
   if (object == nullptr && hf_object == nullptr) return result;
   result.declared_ = true;
@@ -212,8 +214,9 @@ Status QuantConfig::parse_compressed_group(const Json& group, std::string_view n
   const std::int64_t group_size = size_of_member(*weights, "group_size");
   const std::optional<Scheme> scheme = scheme_of_float(bits, group_size);
   if (type != "float" || !scheme) {
-    return fail(ErrorCode::kUnsupported, "config_groups.{}: weights of {} bits of type '{}' aren't ones that Vernier runs",
-                escape(name), bits, escape(type));
+    return fail(ErrorCode::kUnsupported,
+                "config_groups.{}: weights of {} bits of type '{}' aren't ones that Vernier runs", escape(name), bits,
+                escape(type));
   }
   if (const Json* block = weights->find("block_structure"); block != nullptr && block->is_array()) {
     VN_TRY(parse_block_size(*block, "block_structure"));

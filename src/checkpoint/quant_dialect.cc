@@ -80,11 +80,8 @@ struct Algorithm {
 };
 
 constexpr Algorithm kAlgorithms[] = {
-    {"fp8", Scheme::kFp8},
-    {"fp8_per_channel_per_token", Scheme::kFp8},
-    {"fp8_pb_wo", Scheme::kFp8},
-    {"nvfp4", Scheme::kTwoLevelFp4},
-    {"w4a16_nvfp4", Scheme::kTwoLevelFp4},
+    {"fp8", Scheme::kFp8},           {"fp8_per_channel_per_token", Scheme::kFp8}, {"fp8_pb_wo", Scheme::kFp8},
+    {"nvfp4", Scheme::kTwoLevelFp4}, {"w4a16_nvfp4", Scheme::kTwoLevelFp4},
 };
 
 }  // namespace
@@ -107,14 +104,10 @@ std::string_view foreign_producer(std::string_view name) {
 
 std::string_view scheme_name(Scheme scheme) {
   switch (scheme) {
-    case Scheme::kPlain:
-      return "unquantised";
-    case Scheme::kFp8:
-      return "FP8";
-    case Scheme::kTwoLevelFp4:
-      return "NVFP4";
-    case Scheme::kMicroscaledFp4:
-      return "MXFP4";
+    case Scheme::kPlain: return "unquantised";
+    case Scheme::kFp8: return "FP8";
+    case Scheme::kTwoLevelFp4: return "NVFP4";
+    case Scheme::kMicroscaledFp4: return "MXFP4";
   }
   return "";
 }

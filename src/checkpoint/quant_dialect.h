@@ -126,8 +126,8 @@ struct DialectContext {
 };
 
 /// Tells how a weight is stored from what is there: dtypes and shapes first, then names. `parts` has the tensor of the
-/// codes as kWeight, kPacked, kBlocks or kOther. Errors name tensor, what was found and what was expected: wrong shape or
-/// dtype, a scale missing, scales that don't belong together.
+/// codes as kWeight, kPacked, kBlocks or kOther. Errors name tensor, what was found and what was expected: wrong shape
+/// or dtype, a scale missing, scales that don't belong together.
 [[nodiscard]] Result<StoredMatrix> recognise(const TensorParts& parts, const MatrixShape& expected,
                                              const DialectContext& context);
 

@@ -60,18 +60,13 @@ class Recogniser {
     switch (*codes_.dtype) {
       case DType::kF32:
       case DType::kF16:
-      case DType::kBF16:
-        return read_plain();
-      case DType::kF8E4M3:
-        return read_fp8();
+      case DType::kBF16: return read_plain();
+      case DType::kF8E4M3: return read_fp8();
       case DType::kF8E5M2:
-        return fail(ErrorCode::kUnsupported, "{} is F8_E5M2; FP8 weights are supported as F8_E4M3 only",
-                    label(codes_));
+        return fail(ErrorCode::kUnsupported, "{} is F8_E5M2; FP8 weights are supported as F8_E4M3 only", label(codes_));
       case DType::kU8:
-      case DType::kI8:
-        return read_fp4_codes();
-      default:
-        return unsupported_dtype();
+      case DType::kI8: return read_fp4_codes();
+      default: return unsupported_dtype();
     }
   }
 
@@ -153,7 +148,8 @@ class Recogniser {
     const bool one = found.empty() || found == Extents{1};
     const bool one_tile = shape_.rows <= kTile && shape_.cols <= kTile && part == TensorPart::kScale &&
                           context_.block_rows == 0 && found == with_experts(shape_, {1, 1});
-    const bool by_expert = shape_.experts > 0 && (found == Extents{shape_.experts} || found == Extents{shape_.experts, 1});
+    const bool by_expert =
+        shape_.experts > 0 && (found == Extents{shape_.experts} || found == Extents{shape_.experts, 1});
     const bool by_row = found == with_experts(shape_, one_row) || found == with_experts(shape_, column);
     if (one || (one_tile && shape_.experts == 0)) {
       matrix_.outer_spread = OuterSpread::kOne;
@@ -166,7 +162,8 @@ class Recogniser {
     }
     matrix_.outer = index;
     matrix_.layout = WeightLayout::kPlain;
-    matrix_.format = matrix_.outer_spread == OuterSpread::kPerRow ? kFormatIdOf<Fp8RowFormat> : kFormatIdOf<Fp8TensorFormat>;
+    matrix_.format =
+        matrix_.outer_spread == OuterSpread::kPerRow ? kFormatIdOf<Fp8RowFormat> : kFormatIdOf<Fp8TensorFormat>;
     return true;
   }
 

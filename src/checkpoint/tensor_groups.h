@@ -1,5 +1,6 @@
-// The tensors of a checkpoint, grouped by the weight they belong to: "x.weight", "x.weight_scale" and "x.input_scale" are
-// parts of the stem "x". Built in one pass over the headers; which parts make sense together is said by quant_dialect.
+// The tensors of a checkpoint, grouped by the weight they belong to: "x.weight", "x.weight_scale" and "x.input_scale"
+// are parts of the stem "x". Built in one pass over the headers; which parts make sense together is said by
+// quant_dialect.
 #pragma once
 
 #include <array>

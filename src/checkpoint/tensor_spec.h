@@ -42,6 +42,7 @@ struct TensorSpec {
   /// vectors, and matrices of one row, may have dimensions of 1 more or fewer.
   std::vector<std::uint64_t> shape;
   std::vector<Spelling> spellings;  ///< tried in order; exactly one must match
+  /// Absence is an error. Specs with `mtp` form a group: they are required as soon as one of them is found.
   bool required = true;
   std::int32_t layer = -1;  ///< for messages and memory plans; -1: none. MTP layers count on from the trunk
   bool mtp = false;

@@ -35,7 +35,7 @@ struct Accounting {
   std::uint64_t parameters = 0;              ///< of used weights, MTP included
   std::int64_t mtp_layers = 0;               ///< distinct layers of used specs with `mtp` set
   std::uint64_t weight_bytes = 0;            ///< bytes that stay resident
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;         ///< of this account; CheckpointFiles has its own
   std::vector<Error> problems;  ///< culprits in file order, at most 100 kept; empty: the checkpoint is right
 };
 
@@ -43,20 +43,22 @@ struct ResolveOptions {
   bool lenient = false;  ///< unknown tensors become warnings
 };
 
-/// Everything decided from headers. Cheap to hold; keeps the files alive.
+/// Everything decided from headers. Cheap to hold; keeps the files alive. Safe to read from any thread.
 class ResolvedCheckpoint {
  public:
-  ResolvedCheckpoint();
+  struct Impl;
+  explicit ResolvedCheckpoint(std::unique_ptr<Impl> decided);
   ~ResolvedCheckpoint();
   ResolvedCheckpoint(ResolvedCheckpoint&&) noexcept;
   ResolvedCheckpoint& operator=(ResolvedCheckpoint&&) noexcept;
 
   [[nodiscard]] const Accounting& accounting() const;
-  /// True when some stored tensor was matched to `role`.
+  /// True when some stored tensor was matched to `role` and is used.
   [[nodiscard]] bool has(std::string_view role) const;
+  [[nodiscard]] const Impl& impl() const { return *impl_; }
 
-  struct Impl;
-  std::unique_ptr<Impl> impl;
+ private:
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Matches specs and ignore rules with the files' tensors. An Error is returned only when nothing can be said at all
@@ -64,7 +66,8 @@ class ResolvedCheckpoint {
 [[nodiscard]] Result<ResolvedCheckpoint> resolve(const CheckpointFiles& files, std::span<const TensorSpec> specs,
                                                  std::span<const IgnoreRule> ignore, const ResolveOptions& options);
 
-/// The loaded weights of a model, by role. Weights are views into the mapped files; vectors are converted to fp32.
+/// The loaded weights of a model, by role. Weights are views into the mapped files, which they keep alive; vectors are
+/// converted to fp32.
 class WeightSet {
  public:
   [[nodiscard]] bool has(std::string_view role) const;
@@ -81,6 +84,7 @@ class WeightSet {
 
 struct LoadOptions {
   bool check_blocks = true;  ///< scan every block for codes and scales that no valid file holds
+  int threads = 0;           ///< of the scan; 0: as many as the machine has
 };
 
 /// Builds the weights. Fails on the first problem of the account, on invalid second-level scales, and (check_blocks) on
