@@ -109,25 +109,26 @@ Status JsonReader::read_string(std::string& out) {
   if (at_ >= text_.size() || text_[at_] != '"') return unexpected("a string");
   ++at_;
   out.clear();
+  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; };
   while (at_ < text_.size()) {
-    const auto byte = static_cast<unsigned char>(text_[at_]);
-    if (byte == '"') {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
+    out.append(text_.substr(begin, at_ - begin));
+    if (at_ == text_.size()) break;
+    if (text_[at_] == '"') {
       ++at_;
       return {};
     }
-    if (byte == '\\') {
+    if (text_[at_] == '\\') {
       ++at_;
       VN_TRY(read_escape(out));
-    } else if (byte < 0x20) {
-      return unexpected("no control character in a string");
-    } else if (byte < 0x80) {
-      out.push_back(text_[at_++]);
-    } else {
-      const Utf8Char ch = decode_utf8(text_, at_);
-      if (!ch.valid) return unexpected("well-formed UTF-8");
-      out.append(text_.substr(at_, ch.size));
-      at_ += ch.size;
+      continue;
     }
+    const Utf8Char ch = decode_utf8(text_, at_);
+    if (!ch.valid) return unexpected("well-formed UTF-8");
+    if (ch.code_point < 0x20) return unexpected("no control character in a string");
+    out.append(text_.substr(at_, ch.size));
+    at_ += ch.size;
   }
   return unexpected("the end of a string");
 }

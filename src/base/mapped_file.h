@@ -22,7 +22,7 @@ struct Extent {
 /// How MappedFile::open() treats a path.
 struct MapOptions {
   bool follow_symlinks = true;  ///< false: a symbolic link as last component is refused
-  std::string name;             ///< shown instead of the base name, when not empty
+  std::string name = {};        ///< shown instead of the base name, when not empty
 };
 
 /// A mapped file. Shared ownership: weights keep the mapping alive. Safe to read from any thread.

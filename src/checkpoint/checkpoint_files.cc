@@ -36,12 +36,9 @@ Result<SplitKeys> read_split_keys(const GgufMetadata& metadata) {
 
 std::string_view container_name(ContainerKind kind) {
   switch (kind) {
-    case ContainerKind::kGguf:
-      return "gguf";
-    case ContainerKind::kSafetensors:
-      return "safetensors";
-    default:
-      return "none";
+    case ContainerKind::kGguf: return "gguf";
+    case ContainerKind::kSafetensors: return "safetensors";
+    default: return "none";
   }
 }
 

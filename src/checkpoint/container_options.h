@@ -64,8 +64,8 @@ struct OpenOptions {
   bool need_tensors = true;
   /// Folders that symbolic links in the model folder may point into, beside the model folder itself and the blobs
   /// folder of a hub cache.
-  std::vector<std::filesystem::path> allowed_roots;
-  ContainerLimits limits;
+  std::vector<std::filesystem::path> allowed_roots = {};
+  ContainerLimits limits = {};
 };
 
 }  // namespace vernier

@@ -51,22 +51,14 @@ struct WideInteger {
 WideInteger load_integer(GgufType type, const std::byte* at) {
   const auto from_signed = [](std::int64_t value) { return WideInteger{value < 0, static_cast<std::uint64_t>(value)}; };
   switch (type) {
-    case GgufType::kU8:
-      return {false, load<std::uint8_t>(at)};
-    case GgufType::kI8:
-      return from_signed(load<std::int8_t>(at));
-    case GgufType::kU16:
-      return {false, load<std::uint16_t>(at)};
-    case GgufType::kI16:
-      return from_signed(load<std::int16_t>(at));
-    case GgufType::kU32:
-      return {false, load<std::uint32_t>(at)};
-    case GgufType::kI32:
-      return from_signed(load<std::int32_t>(at));
-    case GgufType::kU64:
-      return {false, load<std::uint64_t>(at)};
-    default:
-      return from_signed(load<std::int64_t>(at));
+    case GgufType::kU8: return {false, load<std::uint8_t>(at)};
+    case GgufType::kI8: return from_signed(load<std::int8_t>(at));
+    case GgufType::kU16: return {false, load<std::uint16_t>(at)};
+    case GgufType::kI16: return from_signed(load<std::int16_t>(at));
+    case GgufType::kU32: return {false, load<std::uint32_t>(at)};
+    case GgufType::kI32: return from_signed(load<std::int32_t>(at));
+    case GgufType::kU64: return {false, load<std::uint64_t>(at)};
+    default: return from_signed(load<std::int64_t>(at));
   }
 }
 

@@ -6,6 +6,10 @@ namespace vernier {
 
 bool is_clean_text(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
+    if (text[at] >= 0x20 && text[at] < 0x7F) {  // nearly all bytes of nearly all names
+      ++at;
+      continue;
+    }
     const Utf8Char ch = decode_utf8(text, at);
     if (!ch.valid || ch.code_point < 0x20 || (ch.code_point >= 0x7F && ch.code_point < 0xA0)) return false;
     at += ch.size;

@@ -1,7 +1,7 @@
 #include "checkpoint/tensor_record.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace vernier {
 
@@ -15,13 +15,14 @@ std::string shape_text(std::span<const std::uint64_t> shape) {
 }
 
 Result<TensorIndex> TensorIndex::build(std::span<const TensorRecord> tensors) {
+  // Names beside their positions: the sort then touches no records.
+  std::vector<std::pair<std::string_view, std::uint32_t>> names;
+  names.reserve(tensors.size());
+  for (const TensorRecord& record : tensors) names.emplace_back(record.name, static_cast<std::uint32_t>(names.size()));
+  std::sort(names.begin(), names.end());
   TensorIndex index;
-  index.order_.resize(tensors.size());
-  std::iota(index.order_.begin(), index.order_.end(), 0U);
-  std::sort(index.order_.begin(), index.order_.end(), [&](std::uint32_t a, std::uint32_t b) {
-    const int order = tensors[a].name.compare(tensors[b].name);
-    return order != 0 ? order < 0 : a < b;
-  });
+  index.order_.reserve(names.size());
+  for (const auto& [name, position] : names) index.order_.push_back(position);
   for (std::size_t i = 1; i < index.order_.size(); ++i) {
     const std::uint32_t a = index.order_[i - 1];
     const std::uint32_t b = index.order_[i];
