@@ -38,7 +38,7 @@ struct TokenizerOptions {
 class Tokenizer {
  public:
   /// Largest text that encode() takes, in bytes.
-  static constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20U;
+  static constexpr std::size_t kMaxTextBytes = std::size_t{64} << 20U;
 
   /// From the bytes of tokenizer.json and, for BOS and EOS, of tokenizer_config.json (may be empty). Parts that aren't
   /// supported are kUnsupported naming the part, contradictions are kCorrupt naming the field.
