@@ -172,9 +172,10 @@ bool ModuleList::suggests(std::string_view module) const {
   return std::any_of(all_.begin(), all_.end(), [&](const std::string& entry) {
     if (bare.find(entry) != std::string_view::npos) return true;
     if (!fused.empty() && entry.find(fused) != std::string::npos) return true;
-    // A part of a stacked bank ("experts.3.up_proj"), or a name that this one is the beginning of ("in_proj_qkvz").
-    const bool is_beside = !parent.empty() && entry.starts_with(parent);
-    return is_beside && (parent.ends_with(".experts.") || entry.starts_with(bare));
+    // A part of a stacked bank ("experts.3.up_proj"), a name that this one is the beginning of ("in_proj_qkvz"), or
+    // another projection of a linear attention: exporters list those of its output only.
+    if (parent.empty() || !entry.starts_with(parent)) return false;
+    return parent.ends_with(".experts.") || parent.ends_with(".linear_attn.") || entry.starts_with(bare);
   });
 }
 
