@@ -74,7 +74,7 @@ void expand(std::span<const std::byte> bytes, std::vector<float>& out) {
 
 bool equal_samples(std::span<const std::byte> a, std::span<const std::byte> b, bool sampled) {
   constexpr std::size_t kPage = 4096;
-  constexpr std::size_t kPages = 64;
+  constexpr std::size_t kPages = 16;
   if (a.size() != b.size()) return false;
   if (!sampled || a.size() <= kPage * kPages) return std::memcmp(a.data(), b.data(), a.size()) == 0;
   const std::size_t step = (a.size() - kPage) / (kPages - 1);
