@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_isa.h"
+
+namespace vernier {
+namespace {
+
+TEST(BackendList, NamesAreUniqueAndDescribed) {
+  for (const BackendEntry& entry : backend_list()) {
+    EXPECT_FALSE(entry.name.empty());
+    EXPECT_FALSE(entry.summary.empty());
+    int same = 0;
+    for (const BackendEntry& other : backend_list()) same += other.name == entry.name;
+    EXPECT_EQ(same, 1) << entry.name;
+  }
+}
+
+TEST(BackendList, HasTheDevicesOfTheDocumentation) {
+  std::string names;
+  for (const BackendEntry& entry : backend_list()) names += std::string(entry.name) + " ";
+  EXPECT_EQ(names, "cuda cpu reference ");
+}
+
+TEST(BackendList, AutoTakesTheFirstAvailable) {
+  const auto backend = create_backend("auto", {});
+  ASSERT_TRUE(backend);
+  for (const BackendEntry& entry : backend_list()) {
+    if (!entry.unavailable().empty()) continue;
+    EXPECT_EQ((*backend)->name(), entry.name);
+    break;
+  }
+}
+
+TEST(BackendList, UnavailableSaysWhy) {
+  for (const BackendEntry& entry : backend_list()) {
+    if (entry.unavailable().empty()) continue;
+    const auto backend = create_backend(entry.name, {});
+    ASSERT_FALSE(backend);
+    EXPECT_EQ(backend.error().code, ErrorCode::kDevice);
+    EXPECT_NE(backend.error().message.find(entry.unavailable()), std::string::npos) << backend.error().message;
+  }
+}
+
+TEST(BackendList, UnknownNameListsTheKnown) {
+  const auto backend = create_backend("tpu\n", {});
+  ASSERT_FALSE(backend);
+  EXPECT_EQ(backend.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(backend.error().message, R"(unknown device 'tpu\n')");
+  EXPECT_EQ(backend.error().hint, "known devices: auto, cuda, cpu, reference");
+}
+
+TEST(CpuIsa, OneIsAlwaysThere) {
+  ASSERT_FALSE(cpu_isa_list().empty());
+  EXPECT_EQ(cpu_isa_list().back().name, "portable");
+  EXPECT_TRUE(cpu_isa_list().back().available());
+}
+
+TEST(CpuIsa, ForcedAndUnknown) {
+  for (const CpuIsa& isa : cpu_isa_list()) {
+    const auto kernels = choose_kernels(isa.name);
+    if (isa.available()) {
+      ASSERT_TRUE(kernels) << isa.name;
+      EXPECT_EQ((*kernels)->name, isa.name);
+    } else {
+      ASSERT_FALSE(kernels);
+      EXPECT_EQ(kernels.error().code, ErrorCode::kUnsupported);
+    }
+  }
+  const auto unknown = choose_kernels("mmx");
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(create_backend("cpu", {.cpu_isa = "mmx"}));
+}
+
+}  // namespace
+}  // namespace vernier

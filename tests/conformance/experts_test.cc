@@ -1,0 +1,292 @@
+// Routing and the experts' MLP on every backend: ties, odd logits, experts with no, one and many tokens.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "format/decode.h"
+#include "format/format_list.h"
+#include "support/backends.h"
+#include "support/random_weight.h"
+
+namespace vernier::test {
+namespace {
+
+class ExpertsConformance : public testing::TestWithParam<BackendCase> {};
+
+struct Routing {
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+};
+
+/// Routes tokens whose logits are `logits` [tokens, experts], through a unit matrix as router.
+Routing route(Backend& backend, const std::vector<float>& logits, std::int64_t experts, RouteArgs args) {
+  WeightSpec spec = {.format = find_plain_format(DType::kF32).value(),
+                     .layout = WeightLayout::kPlain,
+                     .rows = experts,
+                     .cols = experts};
+  const Weight router = random_weight(spec);
+  for (std::int64_t r = 0; r < experts; ++r) {
+    for (std::int64_t c = 0; c < experts; ++c) {
+      const float value = r == c ? 1.0F : 0.0F;
+      std::memcpy(mutable_codes(router) + r * router.row_stride + c * 4, &value, 4);
+    }
+  }
+  const auto placed = backend.place(router);
+  EXPECT_TRUE(placed);
+  const std::int64_t tokens = static_cast<std::int64_t>(logits.size()) / experts;
+  const TestMatrix x(backend, tokens, experts, logits);
+  const auto count = static_cast<std::size_t>(tokens * args.top_k);
+  const Buffer ids = backend.allocate(count * 4).value();
+  const Buffer weights = backend.allocate(count * 4).value();
+  args.x = x.view();
+  args.router = &*placed;
+  args.ids = static_cast<std::int32_t*>(ids.data());
+  args.weights = static_cast<float*>(weights.data());
+  VN_EXPECT_OK(backend.route_experts(args));
+  VN_EXPECT_OK(backend.synchronize());
+  Routing result = {std::vector<std::int32_t>(count), std::vector<float>(count)};
+  VN_EXPECT_OK(backend.copy_to_host(result.ids.data(), ids.data(), count * 4));
+  VN_EXPECT_OK(backend.copy_to_host(result.weights.data(), weights.data(), count * 4));
+  return result;
+}
+
+TEST_P(ExpertsConformance, TiesGoToTheLowerExpert) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  RouteArgs args;
+  args.top_k = 3;
+  const Routing routing =
+      route(*backend, {1, 2, 2, 2, 1, 2, /**/ 0, 0, 0, 0, 0, 0, /**/ -9, -8, -7, -8, -9, -9}, 6, args);
+  EXPECT_EQ(routing.ids, (std::vector<std::int32_t>{1, 2, 3, 0, 1, 2, 2, 1, 3}));
+  EXPECT_NEAR(routing.weights[0], 1.0 / 3, 1e-7);
+  const double total = 1.0 + 2.0 * std::exp(-1.0);
+  EXPECT_NEAR(routing.weights[6], 1.0 / total, 1e-7);
+  EXPECT_NEAR(routing.weights[7], std::exp(-1.0) / total, 1e-7);
+}
+
+TEST_P(ExpertsConformance, RulesBiasAndScale) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  const TestVector bias(*backend, {0.0F, 0.0F, 5.0F, 0.0F});
+  const TestVector scale(*backend, {1.0F, 2.0F, 3.0F, 4.0F});
+  RouteArgs args;
+  args.top_k = 2;
+  args.bias = bias.span();
+  args.expert_scale = scale.span();
+  args.rule = RoutingRule::kSoftmaxAll;
+  const Routing routing = route(*backend, {-300, -301, -304, -305}, 4, args);  // with the bias: -300 -301 -299 -305
+  EXPECT_EQ(routing.ids, (std::vector<std::int32_t>{2, 0}));
+  const double total = 1.0 + std::exp(-1.0) + std::exp(-2.0) + std::exp(-6.0);
+  EXPECT_NEAR(routing.weights[0], 3.0 / total, 3e-7);
+  EXPECT_NEAR(routing.weights[1], std::exp(-1.0) / total, 1e-7);
+}
+
+TEST_P(ExpertsConformance, LogitsAreNotRounded) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  RouteArgs args;
+  args.top_k = 1;
+  const Routing routing = route(*backend, {1.0F, 1.0001F}, 2, args);  // equal in bf16
+  EXPECT_EQ(routing.ids[0], 1);
+}
+
+TEST_P(ExpertsConformance, NanLogitsStillGiveValidExperts) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  RouteArgs args;
+  args.top_k = 2;
+  const Routing routing = route(*backend, std::vector<float>(4, std::nanf("")), 4, args);
+  EXPECT_NE(routing.ids[0], routing.ids[1]);
+  for (const std::int32_t id : routing.ids) EXPECT_TRUE(id >= 0 && id < 4);
+}
+
+// --- expert_mlp ------------------------------------------------------------------------------------------------------
+
+constexpr std::int64_t kExperts = 5;
+constexpr std::int64_t kTopK = 2;
+
+struct ExpertCase {
+  FormatCase format;
+  Precision precision = Precision::kF32;
+  Activation activation = Activation::kSilu;
+  bool bias = false;
+  std::vector<std::int32_t> ids = {};  ///< [tokens, kTopK]
+};
+
+/// The host's view of an expert bank and of its placed copy.
+struct Bank {
+  ExpertWeights host;
+  ExpertWeights placed;
+  std::vector<std::vector<float>> biases;
+  std::vector<TestVector> bias_vectors;
+};
+
+Bank make_bank(Backend& backend, const ExpertCase& test, std::int64_t dim, std::int64_t ff) {
+  Bank bank;
+  Random random(99);
+  std::uint64_t seed = 1;
+  const auto make = [&](std::int64_t rows, std::int64_t cols, std::vector<Weight>& host, std::vector<Weight>& placed) {
+    WeightSpec spec = {.format = test.format.format, .layout = test.format.layout, .rows = rows, .cols = cols};
+    spec.outer = static_cast<OuterKind>(seed % 4);  // each expert its own second-level scale
+    spec.seed = seed++;
+    host.push_back(random_weight(spec));
+    placed.push_back(backend.place(host.back()).value());
+  };
+  for (std::int64_t e = 0; e < kExperts; ++e) {
+    make(ff, dim, bank.host.gate, bank.placed.gate);
+    make(ff, dim, bank.host.up, bank.placed.up);
+    make(dim, ff, bank.host.down, bank.placed.down);
+  }
+  if (!test.bias) return bank;
+  for (auto* list : {&bank.placed.gate_bias, &bank.placed.up_bias, &bank.placed.down_bias}) {
+    const std::int64_t size = list == &bank.placed.down_bias ? dim : ff;
+    for (std::int64_t e = 0; e < kExperts; ++e) {
+      bank.biases.push_back(random.floats(size, 0.1F));
+      bank.bias_vectors.emplace_back(backend, bank.biases.back());
+      list->push_back(bank.bias_vectors.back().span());
+    }
+  }
+  return bank;
+}
+
+/// weight * x, with the scale and an optional bias, in double; `spread` [rows] gets the largest |w x| of each row.
+std::vector<double> product(const Weight& weight, const std::vector<double>& x, const float* bias,
+                            std::vector<double>* magnitude, std::vector<double>* largest) {
+  std::vector<double> y;
+  std::vector<double> row(static_cast<std::size_t>(weight.cols));
+  for (std::int64_t n = 0; n < weight.rows; ++n) {
+    decode_row_f64(weight, n, 0, weight.cols, row.data());
+    double factor = 1.0;
+    if (!weight.outer.empty()) {
+      factor = weight.outer.values[weight.outer.per_row() ? static_cast<std::size_t>(n) : 0];
+      if (weight.outer.divides) factor = 1.0 / factor;
+    }
+    double sum = 0.0;
+    double total = 0.0;
+    double most = 0.0;
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      sum += row[k] * x[k];
+      total += std::fabs(row[k] * x[k]);
+      most = std::max(most, std::fabs(row[k] * x[k]));
+    }
+    y.push_back(sum * factor + (bias != nullptr ? bias[n] : 0.0F));
+    if (magnitude != nullptr) magnitude->push_back(total * factor);
+    if (largest != nullptr) largest->push_back(most * factor);
+  }
+  return y;
+}
+
+double silu_or_swiglu(Activation kind, double g, double u) {
+  const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+  if (kind == Activation::kSilu) return g * sigmoid(g) * u;
+  return std::min(g, 7.0) * sigmoid(1.702 * std::min(g, 7.0)) * (std::clamp(u, -7.0, 7.0) + 1.0);
+}
+
+void check_experts(Backend& backend, const ExpertCase& test) {
+  const std::int64_t dim = test.format.cols_multiple == 1 ? 40 : test.format.cols_multiple;
+  const std::int64_t ff = test.format.cols_multiple == 1 ? 24 : test.format.cols_multiple;
+  const Bank bank = make_bank(backend, test, dim, ff);
+  const auto tokens = static_cast<std::int64_t>(test.ids.size()) / kTopK;
+  Random random(7);
+  const std::vector<float> x = random.floats(tokens * dim);
+  const std::vector<float> before = random.floats(tokens * dim);
+  std::vector<float> weights;
+  for (std::size_t i = 0; i < test.ids.size(); ++i) weights.push_back(0.3F + 0.1F * static_cast<float>(i % 5));
+  const TestMatrix x_matrix(backend, tokens, dim, x);
+  const TestMatrix y_matrix(backend, tokens, dim, before);
+  const TestVector weight_vector(backend, weights);
+  const Buffer ids = backend.allocate(test.ids.size() * 4).value();
+  VN_EXPECT_OK(backend.copy_to_device(ids.data(), test.ids.data(), test.ids.size() * 4));
+  ExpertMlpArgs args;
+  args.x = x_matrix.view();
+  args.experts = &bank.placed;
+  args.activation.kind = test.activation;
+  args.top_k = kTopK;
+  args.ids = static_cast<const std::int32_t*>(ids.data());
+  args.weights = weight_vector.span().data();
+  args.y = y_matrix.view();
+  VN_EXPECT_OK(backend.expert_mlp(args));
+  const std::vector<float> y = y_matrix.read();
+
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<double> input;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      input.push_back(rounded_input(x[static_cast<std::size_t>(t * dim + i)], test.precision));
+    }
+    std::vector<double> expected(before.begin() + t * dim, before.begin() + (t + 1) * dim);
+    std::vector<double> bound(expected.size(), 1e-6);
+    for (std::int64_t j = 0; j < kTopK; ++j) {
+      const auto e = static_cast<std::size_t>(test.ids[static_cast<std::size_t>(t * kTopK + j)]);
+      const auto bias = [&](std::size_t which) {
+        return test.bias ? bank.biases[which * kExperts + e].data() : nullptr;
+      };
+      const std::vector<double> gate = product(bank.host.gate[e], input, bias(0), nullptr, nullptr);
+      const std::vector<double> up = product(bank.host.up[e], input, bias(1), nullptr, nullptr);
+      std::vector<double> hidden;
+      for (std::size_t i = 0; i < gate.size(); ++i) {
+        hidden.push_back(
+            rounded_input(static_cast<float>(silu_or_swiglu(test.activation, gate[i], up[i])), test.precision));
+      }
+      std::vector<double> magnitude;
+      std::vector<double> largest;
+      const std::vector<double> down = product(bank.host.down[e], hidden, bias(2), &magnitude, &largest);
+      const double weight = weights[static_cast<std::size_t>(t * kTopK + j)];
+      for (std::size_t i = 0; i < down.size(); ++i) {
+        expected[i] += weight * down[i];
+        // Hidden values carry fp32 errors of two products; in bf16 one of them may also round to the other neighbour.
+        bound[i] += weight * (1e-5 * magnitude[i] + (test.precision == Precision::kBf16 ? 0x1p-6 * largest[i] : 0.0));
+      }
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(y[static_cast<std::size_t>(t * dim) + i], expected[i], bound[i])
+          << test.format.name << ", token " << t << ", column " << i;
+    }
+  }
+}
+
+TEST_P(ExpertsConformance, MlpOfEveryFormat) {
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    const auto backend = make_backend(GetParam(), precision);
+    for (const FormatCase& format : all_format_cases()) {
+      if (format.cols_multiple > 64) continue;  // 256 x 256 experts: slow for the oracle, and nothing new
+      ExpertCase test = {.format = format, .precision = precision};
+      test.ids = {4, 1, 1, 4, 1, 0};  // expert 1 has three tokens, 4 two, 0 one, 2 and 3 none
+      check_experts(*backend, test);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(ExpertsConformance, MlpWithBiasesAndClampedActivation) {
+  const auto backend = make_backend(GetParam(), Precision::kF32);
+  for (const std::int64_t tokens : {0, 1, 17}) {
+    ExpertCase test = {.format = all_format_cases()[0], .activation = Activation::kClampedSwiglu, .bias = true};
+    for (std::int32_t i = 0; i < tokens; ++i) {
+      test.ids.push_back(i % 3);
+      test.ids.push_back(3 + i % 2);
+    }
+    check_experts(*backend, test);
+  }
+}
+
+TEST_P(ExpertsConformance, UnknownExpertIsAnError) {
+  const auto backend = make_backend(GetParam(), Precision::kF32);
+  if (backend->name() != "reference" && backend->name() != "cpu") GTEST_SKIP() << "ids live on the device";
+  ExpertCase test = {.format = all_format_cases()[0]};
+  const Bank bank = make_bank(*backend, test, 8, 8);
+  const TestMatrix x(*backend, 1, 8, std::vector<float>(8));
+  const std::int32_t ids[] = {0, 5};
+  const float weights[] = {1.0F, 1.0F};
+  ExpertMlpArgs args;
+  args.x = x.view();
+  args.experts = &bank.placed;
+  args.top_k = kTopK;
+  args.ids = ids;
+  args.weights = weights;
+  args.y = x.view();
+  EXPECT_FALSE(backend->expert_mlp(args));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExpertsConformance, testing::ValuesIn(all_backends()),
+                         [](const auto& parameter) { return parameter.param.name(); });
+
+}  // namespace
+}  // namespace vernier::test

@@ -1,0 +1,128 @@
+// A row's result depends neither on the rows beside it nor on the number of threads: equal to the bit.
+#include <gtest/gtest.h>
+
+#include "support/backends.h"
+#include "support/random_weight.h"
+
+namespace vernier::test {
+namespace {
+
+class InvarianceConformance : public testing::TestWithParam<BackendCase> {};
+
+std::vector<float> multiply(Backend& backend, const std::vector<const Weight*>& weights, const std::vector<float>& x,
+                            std::int64_t tokens) {
+  std::vector<TestMatrix> results;
+  std::vector<LinearOutput> outputs;
+  results.reserve(weights.size());
+  for (const Weight* weight : weights) {
+    results.emplace_back(backend, tokens, weight->rows);
+    outputs.push_back({.weight = weight, .bias = {}, .y = results.back().view(), .accumulate = false});
+  }
+  const TestMatrix x_matrix(backend, tokens, weights[0]->cols, x);
+  VN_EXPECT_OK(backend.linear({x_matrix.view(), outputs}));
+  std::vector<float> y;  // token by token
+  std::vector<std::vector<float>> columns;
+  for (const TestMatrix& result : results) columns.push_back(result.read());
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const auto row = columns[i].begin() + t * weights[i]->rows;
+      y.insert(y.end(), row, row + weights[i]->rows);
+    }
+  }
+  return y;
+}
+
+TEST_P(InvarianceConformance, LinearOfBatchesAndThreads) {
+  constexpr std::int64_t kTokens = 19;
+  for (const FormatCase& format : all_format_cases()) {
+    const std::int64_t cols =
+        format.cols_multiple == 1 ? 333 : format.cols_multiple * (format.cols_multiple > 64 ? 2 : 5);
+    Random random(3);
+    const std::vector<float> x = random.floats(kTokens * cols);
+    std::vector<float> reference;
+    for (const int threads : {1, 2, 3}) {
+      const auto backend = make_backend(GetParam(), Precision::kBf16, threads);
+      ASSERT_NE(backend, nullptr);
+      WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = 67, .cols = cols};
+      const Weight first = backend->place(random_weight(spec)).value();
+      spec.rows = 21;
+      spec.seed = 2;
+      const Weight second = backend->place(random_weight(spec)).value();
+      const std::vector<float> together = multiply(*backend, {&first, &second}, x, kTokens);
+      if (reference.empty()) reference = together;
+      ASSERT_EQ(together, reference) << format.name << " with " << threads << " threads";
+      std::vector<float> apart;
+      for (std::int64_t begin = 0; begin < kTokens;) {
+        const std::int64_t count = std::min<std::int64_t>(kTokens - begin, begin == 0 ? 1 : begin == 1 ? 3 : 7);
+        const std::vector<float> rows(x.begin() + begin * cols, x.begin() + (begin + count) * cols);
+        const std::vector<float> y = multiply(*backend, {&first, &second}, rows, count);
+        apart.insert(apart.end(), y.begin(), y.end());
+        begin += count;
+      }
+      ASSERT_EQ(apart, together) << format.name;
+    }
+  }
+}
+
+TEST_P(InvarianceConformance, ExpertsOfBatchesAndThreads) {
+  constexpr std::int64_t kTokens = 13;
+  constexpr std::int64_t kDim = 64;
+  constexpr std::int64_t kTopK = 2;
+  const FormatCase format = all_format_cases()[2];
+  Random random(4);
+  const std::vector<float> x = random.floats(kTokens * kDim);
+  std::vector<std::int32_t> ids;
+  for (std::int32_t t = 0; t < kTokens; ++t) {
+    ids.push_back(t % 3);
+    ids.push_back(3 - t % 2);
+  }
+  ids[1] = 1;
+  const std::vector<float> weights = random.floats(kTokens * kTopK);
+  std::vector<float> reference;
+  for (const int threads : {1, 3}) {
+    const auto backend = make_backend(GetParam(), Precision::kBf16, threads);
+    ExpertWeights experts;
+    for (std::uint64_t e = 0; e < 4; ++e) {
+      for (auto* list : {&experts.gate, &experts.up, &experts.down}) {
+        const std::uint64_t seed = e * 3 + static_cast<std::uint64_t>(list == &experts.up) + 10;
+        const WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = kDim, .cols = kDim};
+        WeightSpec seeded = spec;
+        seeded.seed = seed;
+        list->push_back(backend->place(random_weight(seeded)).value());
+      }
+    }
+    const auto run = [&](std::int64_t begin, std::int64_t count) {
+      const std::vector<float> rows(x.begin() + begin * kDim, x.begin() + (begin + count) * kDim);
+      const TestMatrix x_matrix(*backend, count, kDim, rows);
+      const TestMatrix y(*backend, count, kDim, rows);
+      const TestVector routing(*backend, {weights.begin() + begin * kTopK, weights.begin() + (begin + count) * kTopK});
+      const auto size = static_cast<std::size_t>(count * kTopK) * 4;
+      const Buffer id_buffer = backend->allocate(size).value();
+      VN_EXPECT_OK(backend->copy_to_device(id_buffer.data(), ids.data() + begin * kTopK, size));
+      ExpertMlpArgs args;
+      args.x = x_matrix.view();
+      args.experts = &experts;
+      args.top_k = kTopK;
+      args.ids = static_cast<const std::int32_t*>(id_buffer.data());
+      args.weights = routing.span().data();
+      args.y = y.view();
+      VN_EXPECT_OK(backend->expert_mlp(args));
+      return y.read();
+    };
+    const std::vector<float> together = run(0, kTokens);
+    if (reference.empty()) reference = together;
+    EXPECT_EQ(together, reference) << threads << " threads";
+    std::vector<float> apart;
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      const std::vector<float> y = run(t, 1);
+      apart.insert(apart.end(), y.begin(), y.end());
+    }
+    EXPECT_EQ(apart, together);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, InvarianceConformance, testing::ValuesIn(all_backends()),
+                         [](const auto& parameter) { return parameter.param.name(); });
+
+}  // namespace
+}  // namespace vernier::test
