@@ -1,6 +1,7 @@
 // gpt-oss: 20b and 120b. Attention with sinks and alternating windows, biases everywhere, experts in every layer.
 #include "model/architectures.h"
 #include "model/common_config.h"
+#include "model/plain_decoder.h"
 #include "model/spec_builder.h"
 
 namespace vernier {
@@ -76,11 +77,18 @@ std::vector<TensorSpec> tensors(const ModelConfig& config) {
   return builder.take();
 }
 
+Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weights, const ModelContext& context) {
+  const PlainOptions options{.activation = {.kind = Activation::kClampedSwiglu,
+                                            .alpha = static_cast<float>(config.swiglu_alpha),
+                                            .limit = static_cast<float>(config.swiglu_limit)}};
+  return PlainDecoder::build(std::move(config), weights, context, options);
+}
+
 }  // namespace
 
 Architecture gpt_oss_architecture() {
   return {"gpt-oss", kHfTypes,       kGgufNames, config_from_hf, config_from_gguf,
-          tensors,   common_ignored, nullptr,    uniform_caches};
+          tensors,   common_ignored, build,      uniform_caches};
 }
 
 }  // namespace vernier

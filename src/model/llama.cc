@@ -1,6 +1,7 @@
 // llama: Llama 2 and 3, Mistral, SmolLM2. Pre-norm attention and gated MLP, nothing else.
 #include "model/architectures.h"
 #include "model/common_config.h"
+#include "model/plain_decoder.h"
 #include "model/spec_builder.h"
 
 namespace vernier {
@@ -53,11 +54,15 @@ std::vector<TensorSpec> tensors(const ModelConfig& config) {
   return builder.take();
 }
 
+Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weights, const ModelContext& context) {
+  return PlainDecoder::build(std::move(config), weights, context);
+}
+
 }  // namespace
 
 Architecture llama_architecture() {
   return {"llama", kHfTypes,       kGgufNames, config_from_hf, config_from_gguf,
-          tensors, common_ignored, nullptr,    uniform_caches};
+          tensors, common_ignored, build,      uniform_caches};
 }
 
 }  // namespace vernier

@@ -1,6 +1,7 @@
 // qwen2: Qwen2 and Qwen2.5. Llama with biases on q, k and v.
 #include "model/architectures.h"
 #include "model/common_config.h"
+#include "model/plain_decoder.h"
 #include "model/spec_builder.h"
 
 namespace vernier {
@@ -44,11 +45,15 @@ std::vector<TensorSpec> tensors(const ModelConfig& config) {
   return builder.take();
 }
 
+Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weights, const ModelContext& context) {
+  return PlainDecoder::build(std::move(config), weights, context);
+}
+
 }  // namespace
 
 Architecture qwen2_architecture() {
   return {"qwen2", kHfTypes,       kGgufNames, config_from_hf, config_from_gguf,
-          tensors, common_ignored, nullptr,    uniform_caches};
+          tensors, common_ignored, build,      uniform_caches};
 }
 
 }  // namespace vernier

@@ -1,6 +1,7 @@
 // qwen3: Qwen3 dense. Llama with RMS norms on each head of q and k, before rotation.
 #include "model/architectures.h"
 #include "model/common_config.h"
+#include "model/plain_decoder.h"
 #include "model/spec_builder.h"
 
 namespace vernier {
@@ -45,11 +46,15 @@ std::vector<TensorSpec> tensors(const ModelConfig& config) {
   return builder.take();
 }
 
+Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weights, const ModelContext& context) {
+  return PlainDecoder::build(std::move(config), weights, context);
+}
+
 }  // namespace
 
 Architecture qwen3_architecture() {
   return {"qwen3", kHfTypes,       kGgufNames, config_from_hf, config_from_gguf,
-          tensors, common_ignored, nullptr,    uniform_caches};
+          tensors, common_ignored, build,      uniform_caches};
 }
 
 }  // namespace vernier

@@ -1,6 +1,7 @@
 // qwen3moe: Qwen3's mixture-of-experts models. qwen3 with the MLP of sparse layers replaced by routed experts.
 #include "model/architectures.h"
 #include "model/common_config.h"
+#include "model/plain_decoder.h"
 #include "model/spec_builder.h"
 
 namespace vernier {
@@ -64,11 +65,15 @@ std::vector<TensorSpec> tensors(const ModelConfig& config) {
   return builder.take();
 }
 
+Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weights, const ModelContext& context) {
+  return PlainDecoder::build(std::move(config), weights, context);
+}
+
 }  // namespace
 
 Architecture qwen3moe_architecture() {
   return {"qwen3moe", kHfTypes,       kGgufNames, config_from_hf, config_from_gguf,
-          tensors,    common_ignored, nullptr,    uniform_caches};
+          tensors,    common_ignored, build,      uniform_caches};
 }
 
 }  // namespace vernier

@@ -1,0 +1,29 @@
+// Routed experts: choose a few of many MLPs for each token and add their weighted outputs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/blocks/step.h"
+#include "model/weight_loader.h"
+
+namespace vernier {
+
+struct MoeBlock {
+  std::int32_t layer = 0;  ///< identifies the bank to the executor
+  std::int32_t top_k = 0;
+  RoutingRule rule = RoutingRule::kSoftmaxSelected;
+  ActivationSpec activation;
+  Weight router;
+  std::span<const float> router_bias;   ///< [experts] or empty
+  std::span<const float> expert_scale;  ///< [experts] or empty
+  ExpertWeights experts;
+
+  /// Reads roles router, router_bias, expert_scale, experts.gate, .up, .down and their biases.
+  [[nodiscard]] Status load(const WeightLoader& loader);
+  void reserve(Workspace& workspace) const;
+  /// Adds to `y` [tokens, hidden]. `router_input` and `input` are [tokens, hidden]; most families pass the same.
+  [[nodiscard]] Status run(const Step& step, MatrixView router_input, MatrixView input, MatrixView y) const;
+};
+
+}  // namespace vernier

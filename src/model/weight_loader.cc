@@ -1,0 +1,47 @@
+#include "model/weight_loader.h"
+
+#include <utility>
+
+namespace vernier {
+
+Result<std::span<const float>> VectorStore::place(Backend& backend, std::span<const float> values) {
+  if (values.empty()) return std::span<const float>();
+  VN_ASSIGN(Buffer buffer, backend.allocate(values.size_bytes()));
+  VN_TRY(backend.copy_to_device(buffer.data(), values.data(), values.size_bytes()));
+  const auto* data = static_cast<const float*>(buffer.data());
+  buffers_.push_back(std::move(buffer));
+  return std::span(data, values.size());
+}
+
+Result<Weight> WeightLoader::matrix(std::string_view role) const {
+  VN_ASSIGN(const Weight host, weights_.matrix(full(role)));
+  return backend_.place(host);
+}
+
+Result<std::vector<Weight>> WeightLoader::experts(std::string_view role) const {
+  VN_ASSIGN(std::vector<Weight> bank, weights_.experts(full(role)));
+  for (Weight& expert : bank) {
+    VN_ASSIGN(expert, backend_.place(expert));
+  }
+  return bank;
+}
+
+Result<std::span<const float>> WeightLoader::vector(std::string_view role) const {
+  VN_ASSIGN(const std::vector<float> values, host_vector(role));
+  return place(values);
+}
+
+Result<std::span<const float>> WeightLoader::optional_vector(std::string_view role) const {
+  if (!has(role)) return std::span<const float>();
+  return vector(role);
+}
+
+Result<std::vector<float>> WeightLoader::host_vector(std::string_view role) const {
+  return weights_.vector(full(role));
+}
+
+Result<std::span<const float>> WeightLoader::place(std::span<const float> values) const {
+  return store_.place(backend_, values);
+}
+
+}  // namespace vernier
