@@ -9,6 +9,12 @@ foreach(folder IN LISTS folders)
   list(APPEND objects $<TARGET_OBJECTS:${folder}>)
 endforeach()
 add_library(libvernier STATIC ${objects})
+if(PCRE2_LIBRARY)
+  # Third-party archives go inside too. CMake makes the archive anew at every link, so nothing is added twice.
+  file(WRITE "${CMAKE_BINARY_DIR}/bundle.mri" "open libvernier.a\naddlib ${PCRE2_LIBRARY}\nsave\nend\n")
+  add_custom_command(TARGET libvernier POST_BUILD COMMAND ${CMAKE_AR} -M < "${CMAKE_BINARY_DIR}/bundle.mri"
+    WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" VERBATIM)
+endif()
 set_target_properties(libvernier PROPERTIES OUTPUT_NAME vernier EXPORT_NAME vernier LINKER_LANGUAGE CXX)
 target_compile_features(libvernier INTERFACE cxx_std_20)
 target_include_directories(libvernier INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")

@@ -33,7 +33,8 @@ class MappedFile {
  public:
   /// Opens and maps a regular file. Directories, FIFOs, devices and sockets are refused ("not a regular file"); nothing
   /// blocks on opening. `name()` is the base name, used in messages instead of the path.
-  static Result<std::shared_ptr<const MappedFile>> open(const std::filesystem::path& path, const MapOptions& options = {});
+  static Result<std::shared_ptr<const MappedFile>> open(const std::filesystem::path& path,
+                                                        const MapOptions& options = {});
   /// Wraps bytes that outlive the process' use of them (the embedded demo model, fuzz inputs).
   static std::shared_ptr<const MappedFile> wrap(std::span<const std::byte> bytes, std::string name);
 

@@ -49,6 +49,8 @@ class ReviewerChecks(unittest.TestCase):
         self.assert_broken(kernel, "src/backend/cpu/gemm.cc:1")
         allowed = {"tools/mask_allow.txt": "# why\nsrc/backend/cpu/gemm.cc: byte & 0x0f\n"}
         self.assertEqual(self.run_on(GOOD | kernel | allowed)[0], 0)
+        folder = {"tools/mask_allow.txt": "src/backend/cpu/:\n"}
+        self.assertEqual(self.run_on(GOOD | kernel | folder)[0], 0)
         fragment = {"src/backend/cuda/fragment/f.cuh": "int code = byte & 0x0f;\n"}
         self.assertEqual(self.run_on(GOOD | fragment)[0], 0)
 
