@@ -169,7 +169,10 @@ Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
   }
 
   auto loaded = std::make_unique<LoadedModel>();
-  VN_ASSIGN(loaded->backend, create_backend(options.device, {precision, options.threads}));
+  BackendOptions backend_options;
+  backend_options.precision = precision;
+  backend_options.num_threads = options.threads;
+  VN_ASSIGN(loaded->backend, create_backend(options.device, backend_options));
   VN_ASSIGN(loaded->experts, place_experts(options.experts, *loaded->backend));
   loaded->files = opened.files.files();
   VN_TRY(read_side_files(opened, *loaded));
