@@ -212,8 +212,11 @@ class Recogniser {
     }
     const auto rows = context_.block_rows > 0 ? context_.block_rows : static_cast<std::int64_t>(kTile);
     const auto cols = context_.block_cols > 0 ? context_.block_cols : static_cast<std::int64_t>(kTile);
-    return fail(ErrorCode::kCorrupt, "{} is {}, expected {} for blocks of {} x {}{} of '{}' [{}, {}]{}", label(scale),
-                shape_text(scale.shape), shape_text(expected), rows, cols,
+    const bool may_be_rows = parts_.has(TensorPart::kScale) && context_.block_rows == 0;
+    const std::string others =
+        may_be_rows ? shape_text(with_experts(shape_, {shape_.rows, 1})) + " or one value, or " : std::string();
+    return fail(ErrorCode::kCorrupt, "{} is {}, expected {}{} for blocks of {} x {}{} of '{}' [{}, {}]{}", label(scale),
+                shape_text(scale.shape), others, shape_text(expected), rows, cols,
                 context_.block_rows > 0 ? " (weight_block_size)" : "", escape(codes_.name), shape_.rows, shape_.cols,
                 note);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 
 #include "checkpoint/config_check.h"
 #include "checkpoint/ledger.h"
@@ -126,6 +127,7 @@ class Resolver {
       return {};
     }
     if (!ledger_.use_vector(found, found_as->stored_as)) return {};
+    vectors_.insert(found);
     note_role(spec);
     VectorPlan plan{spec.role, found, found_as->stored_as, 1, spec.shape.empty() ? 1 : spec.shape.back(), spec.add};
     for (std::size_t i = 0; i + 1 < spec.shape.size(); ++i) plan.outer *= spec.shape[i];
@@ -182,7 +184,7 @@ class Resolver {
     }
     // What a vector of the model has taken is not a scale of this weight.
     for (const TensorPart part : {TensorPart::kSidecar, TensorPart::kWeightSidecar}) {
-      if (parts.has(part) && !ledger_.is_open(parts[part])) parts[part] = kNoTensor;
+      if (parts.has(part) && vectors_.contains(parts[part])) parts[part] = kNoTensor;
     }
     return parts;
   }
@@ -333,6 +335,7 @@ class Resolver {
   ConfigCheck config_check_;
   DialectContext context_;
   std::unique_ptr<ResolvedCheckpoint::Impl> plan_;
+  std::unordered_set<std::uint32_t> vectors_;  // records that vectors have taken
   bool has_mtp_ = false;
   bool absorbed_ = false;  // the vector just looked for is some weight's second-level scale
 };
