@@ -117,9 +117,8 @@ Result<ModelConfig> config_from_gguf(const Json& keys, bool sparse) {
 void add_delta_net(SpecBuilder& builder) {
   const DeltaNetConfig& net = builder.config().delta_net;
   const std::int64_t hidden = builder.config().hidden_size;
-  // Exporters leave these two plain without naming them among the modules that they skip.
-  builder.other_linear({"delta.qkv", "linear_attn.in_proj_qkv", "attn_qkv"}, net.channels(), hidden);
-  builder.other_linear({"delta.z", "linear_attn.in_proj_z", "attn_gate"}, net.value_width(), hidden);
+  builder.linear({"delta.qkv", "linear_attn.in_proj_qkv", "attn_qkv"}, net.channels(), hidden);
+  builder.linear({"delta.z", "linear_attn.in_proj_z", "attn_gate"}, net.value_width(), hidden);
   builder.other_linear({"delta.b", "linear_attn.in_proj_b", "ssm_beta"}, net.value_heads, hidden);
   builder.other_linear({"delta.a", "linear_attn.in_proj_a", "ssm_alpha"}, net.value_heads, hidden);
   builder.tensor(TensorKind::kConvolution, {"delta.conv", "linear_attn.conv1d", "ssm_conv1d"},
