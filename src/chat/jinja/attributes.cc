@@ -141,10 +141,9 @@ struct Walk {
   std::size_t count = 0;
 };
 
-Result<std::int64_t> bound(const Value& value, std::int64_t fallback, std::int64_t length, bool backwards) {
+/// A bound as Python resolves it for a sequence of `length` items.
+std::int64_t bound(const Value& value, std::int64_t fallback, std::int64_t length, bool backwards) {
   if (value.is_none()) return fallback;
-  if (value.is_undefined()) return error("{}", value.undefined_message());
-  if (!value.is_int()) return error("slice indices must be integers or None");
   std::int64_t index = value.as_int();
   if (index < 0) index = index < -length ? -1 : index + length;
   const std::int64_t lowest = backwards ? -1 : 0;
@@ -153,15 +152,12 @@ Result<std::int64_t> bound(const Value& value, std::int64_t fallback, std::int64
 
 Result<Walk> resolve(const SliceBounds& bounds, std::size_t size) {
   Walk walk;
-  if (!bounds.step.is_none()) {
-    if (!bounds.step.is_int()) return error("slice indices must be integers or None");
-    walk.step = bounds.step.as_int();
-    if (walk.step == 0) return error("slice step cannot be zero");
-  }
+  walk.step = bounds.step.is_none() ? 1 : bounds.step.as_int();
+  if (walk.step == 0) return error("slice step cannot be zero");
   const auto length = static_cast<std::int64_t>(size);
   const bool backwards = walk.step < 0;
-  VN_ASSIGN(walk.start, bound(bounds.start, backwards ? length - 1 : 0, length, backwards));
-  VN_ASSIGN(const std::int64_t stop, bound(bounds.stop, backwards ? -1 : length, length, backwards));
+  walk.start = bound(bounds.start, backwards ? length - 1 : 0, length, backwards);
+  const std::int64_t stop = bound(bounds.stop, backwards ? -1 : length, length, backwards);
   const std::int64_t distance = backwards ? walk.start - stop : stop - walk.start;
   // Steps beyond the length take one item; cutting them keeps the arithmetic in range.
   walk.step = std::clamp<std::int64_t>(walk.step, -length - 1, length + 1);
@@ -219,12 +215,17 @@ Result<Value> get_item(Runtime& runtime, const Value& object, const Value& key) 
 
 Result<Value> get_slice(Runtime& runtime, const Value& object, const SliceBounds& bounds) {
   if (object.is_undefined()) return error("{}", object.undefined_message());
+  // As for items, a wrong type makes the slice undefined.
+  const auto usable = [](const Value& value) { return value.is_none() || value.is_int(); };
+  const bool bounds_usable = usable(bounds.start) && usable(bounds.stop) && usable(bounds.step);
+  if (!bounds_usable || !(object.is_string() || has_positions(object))) {
+    return make_undefined(runtime, fmt::format("{} has no such slice", described(object)));
+  }
   if (object.is_string()) {
     VN_ASSIGN(const Walk walk, resolve(bounds, object.string().length));
     VN_ASSIGN(const Value slice, slice_string(runtime, object.string(), walk));
     return is_markup(object) ? marked(runtime, slice) : slice;
   }
-  if (!has_positions(object)) return error("'{}' object can't be sliced", type_name(object));
   const SequenceObject& sequence = object.sequence();
   VN_ASSIGN(const Walk walk, resolve(bounds, sequence.items.size()));
   ListBuilder list(runtime, sequence.type == SequenceType::kRange ? SequenceType::kList : sequence.type);

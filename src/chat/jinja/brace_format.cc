@@ -130,6 +130,10 @@ class BraceFormatter {
     std::size_t at = 0;
     VN_ASSIGN(const auto index, read_size(name, at, kMaxFormatWidth));
     if (name.empty() || (index && at == name.size())) {
+      if (next_ > 0 ? !name.empty() : (name.empty() && numbered_)) {
+        return error("format fields must be all numbered or all not");
+      }
+      numbered_ |= !name.empty();
       const std::size_t which = name.empty() ? next_++ : *index;
       if (which >= args_.positional.size()) return error("Replacement index {} out of range", which);
       return args_.positional[which];
@@ -181,6 +185,7 @@ class BraceFormatter {
   TextBuilder out_;
   std::size_t at_ = 0;
   std::size_t next_ = 0;
+  bool numbered_ = false;
 };
 
 }  // namespace

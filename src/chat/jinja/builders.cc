@@ -195,8 +195,7 @@ Result<Value> iterate(Runtime& runtime, const Value& value) {
   if (value.is(Kind::kSequence)) return value;
   ListBuilder list(runtime);
   switch (value.kind()) {
-    case Kind::kUndefined:
-      break;
+    case Kind::kUndefined: break;
     case Kind::kString:
       for (std::size_t at = 0; at < value.text().size() && list.ok();) {
         const std::size_t size = decode_utf8(value.text(), at).size;
@@ -213,8 +212,7 @@ Result<Value> iterate(Runtime& runtime, const Value& value) {
       for (; iterator.position < items.size(); ++iterator.position) list.push(items[iterator.position]);
       break;
     }
-    default:
-      return error("'{}' object is not iterable", type_name(value));
+    default: return error("'{}' object is not iterable", type_name(value));
   }
   return list.finish();
 }

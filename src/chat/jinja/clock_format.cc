@@ -38,20 +38,14 @@ std::string number(int value, int width, char flag, char fill = '0') {
 
 std::string_view composite(char code) {
   switch (code) {
-    case 'c':
-      return "%a %b %e %H:%M:%S %Y";
+    case 'c': return "%a %b %e %H:%M:%S %Y";
     case 'D':
-    case 'x':
-      return "%m/%d/%y";
-    case 'F':
-      return "%Y-%m-%d";
-    case 'R':
-      return "%H:%M";
+    case 'x': return "%m/%d/%y";
+    case 'F': return "%Y-%m-%d";
+    case 'R': return "%H:%M";
     case 'T':
-    case 'X':
-      return "%H:%M:%S";
-    default:
-      return {};
+    case 'X': return "%H:%M:%S";
+    default: return {};
   }
 }
 
@@ -59,50 +53,29 @@ Result<std::string> field(char code, char flag, const TemplateTime& time) {
   const auto month = static_cast<std::size_t>(time.month - 1);
   const int hour12 = time.hour % 12 == 0 ? 12 : time.hour % 12;
   switch (code) {
-    case 'a':
-      return std::string(kWeekdays[static_cast<std::size_t>(weekday(time))].substr(0, 3));
-    case 'A':
-      return std::string(kWeekdays[static_cast<std::size_t>(weekday(time))]);
+    case 'a': return std::string(kWeekdays[static_cast<std::size_t>(weekday(time))].substr(0, 3));
+    case 'A': return std::string(kWeekdays[static_cast<std::size_t>(weekday(time))]);
     case 'b':
-    case 'h':
-      return std::string(kMonths[month].substr(0, 3));
-    case 'B':
-      return std::string(kMonths[month]);
-    case 'd':
-      return number(time.day, 2, flag);
-    case 'e':
-      return number(time.day, 2, flag, ' ');
-    case 'H':
-      return number(time.hour, 2, flag);
-    case 'I':
-      return number(hour12, 2, flag);
-    case 'j':
-      return number(days_before(time.year, time.month) + time.day, 3, flag);
-    case 'm':
-      return number(time.month, 2, flag);
-    case 'M':
-      return number(time.minute, 2, flag);
-    case 'p':
-      return std::string(time.hour < 12 ? "AM" : "PM");
-    case 'S':
-      return number(time.second, 2, flag);
-    case 'w':
-      return number(weekday(time), 1, flag);
-    case 'y':
-      return number(time.year % 100, 2, flag);
-    case 'Y':
-      return number(time.year, 1, flag);
+    case 'h': return std::string(kMonths[month].substr(0, 3));
+    case 'B': return std::string(kMonths[month]);
+    case 'd': return number(time.day, 2, flag);
+    case 'e': return number(time.day, 2, flag, ' ');
+    case 'H': return number(time.hour, 2, flag);
+    case 'I': return number(hour12, 2, flag);
+    case 'j': return number(days_before(time.year, time.month) + time.day, 3, flag);
+    case 'm': return number(time.month, 2, flag);
+    case 'M': return number(time.minute, 2, flag);
+    case 'p': return std::string(time.hour < 12 ? "AM" : "PM");
+    case 'S': return number(time.second, 2, flag);
+    case 'w': return number(weekday(time), 1, flag);
+    case 'y': return number(time.year % 100, 2, flag);
+    case 'Y': return number(time.year, 1, flag);
     case 'Z':
-    case 'z':
-      return std::string();  // a local time without a zone
-    case 'n':
-      return std::string("\n");
-    case 't':
-      return std::string("\t");
-    case '%':
-      return std::string("%");
-    default:
-      return error("strftime_now: unknown field '%{}'", escape(std::string_view(&code, 1)));
+    case 'z': return std::string();  // a local time without a zone
+    case 'n': return std::string("\n");
+    case 't': return std::string("\t");
+    case '%': return std::string("%");
+    default: return error("strftime_now: unknown field '%{}'", escape(std::string_view(&code, 1)));
   }
 }
 

@@ -81,18 +81,14 @@ Result<bool> equal(Runtime& runtime, const Value& left, const Value& right) {
   if (left.kind() != right.kind()) return false;
   switch (left.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone:
-      return true;
+    case Kind::kNone: return true;
     case Kind::kString:
       if (left.text().size() != right.text().size()) return false;
       VN_TRY(runtime.budget.spend_text(left.text().size()));
       return left.text() == right.text();
-    case Kind::kSequence:
-      return equal_sequences(runtime, left.sequence(), right.sequence());
-    case Kind::kDict:
-      return equal_dicts(runtime, left.dict(), right.dict());
-    default:
-      return left.same_as(right);
+    case Kind::kSequence: return equal_sequences(runtime, left.sequence(), right.sequence());
+    case Kind::kDict: return equal_dicts(runtime, left.dict(), right.dict());
+    default: return left.same_as(right);
   }
 }
 
@@ -102,40 +98,32 @@ Result<bool> less(Runtime& runtime, const Value& left, const Value& right) {
 
 Result<bool> compare(Runtime& runtime, CompareOp op, const Value& left, const Value& right) {
   switch (op) {
-    case CompareOp::kEqual:
-      return equal(runtime, left, right);
+    case CompareOp::kEqual: return equal(runtime, left, right);
     case CompareOp::kNotEqual: {
       VN_ASSIGN(const bool same, equal(runtime, left, right));
       return !same;
     }
-    case CompareOp::kIn:
-      return contains(runtime, right, left);
+    case CompareOp::kIn: return contains(runtime, right, left);
     case CompareOp::kNotIn: {
       VN_ASSIGN(const bool inside, contains(runtime, right, left));
       return !inside;
     }
-    default:
-      break;
+    default: break;
   }
   if (left.is_number() && right.is_number() && (is_nan(left) || is_nan(right))) return false;
   VN_ASSIGN(const int result, order(runtime, op, left, right));
   switch (op) {
-    case CompareOp::kLess:
-      return result < 0;
-    case CompareOp::kLessEqual:
-      return result <= 0;
-    case CompareOp::kGreater:
-      return result > 0;
-    default:
-      return result >= 0;
+    case CompareOp::kLess: return result < 0;
+    case CompareOp::kLessEqual: return result <= 0;
+    case CompareOp::kGreater: return result > 0;
+    default: return result >= 0;
   }
 }
 
 Result<bool> contains(Runtime& runtime, const Value& container, const Value& item) {
   VN_TRY(runtime.budget.spend());
   switch (container.kind()) {
-    case Kind::kUndefined:
-      return false;
+    case Kind::kUndefined: return false;
     case Kind::kString:
       if (!item.is_string()) {
         return error("'in <string>' requires string as left operand, not {}", type_name(item));
@@ -155,8 +143,7 @@ Result<bool> contains(Runtime& runtime, const Value& container, const Value& ite
       }
       return false;
     }
-    default:
-      return error("argument of type '{}' is not iterable", type_name(container));
+    default: return error("argument of type '{}' is not iterable", type_name(container));
   }
 }
 

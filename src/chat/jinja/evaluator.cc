@@ -17,46 +17,30 @@ Result<Value> Interpreter::eval(const Expr& expr) {
 
 Result<Value> Interpreter::eval_kind(const Expr& expr) {
   switch (expr.kind) {
-    case ExprKind::kConstant:
-      break;
-    case ExprKind::kName:
-      return eval_name(static_cast<const NameExpr&>(expr));
-    case ExprKind::kConcat:
-      return eval_concat(static_cast<const OperandsExpr&>(expr));
-    case ExprKind::kArithmetic:
-      return eval_arithmetic(static_cast<const ArithmeticExpr&>(expr));
+    case ExprKind::kConstant: break;
+    case ExprKind::kName: return eval_name(static_cast<const NameExpr&>(expr));
+    case ExprKind::kConcat: return eval_concat(static_cast<const OperandsExpr&>(expr));
+    case ExprKind::kArithmetic: return eval_arithmetic(static_cast<const ArithmeticExpr&>(expr));
     case ExprKind::kNegate:
     case ExprKind::kPlus:
-    case ExprKind::kNot:
-      return eval_unary(static_cast<const OperandsExpr&>(expr));
-    case ExprKind::kAnd:
-      return eval_logical(static_cast<const OperandsExpr&>(expr), false);
-    case ExprKind::kOr:
-      return eval_logical(static_cast<const OperandsExpr&>(expr), true);
-    case ExprKind::kCompare:
-      return eval_compare(static_cast<const CompareExpr&>(expr));
-    case ExprKind::kConditional:
-      return eval_conditional(static_cast<const ConditionalExpr&>(expr));
-    case ExprKind::kList:
-      return eval_sequence(static_cast<const OperandsExpr&>(expr), SequenceType::kList);
-    case ExprKind::kTuple:
-      return eval_sequence(static_cast<const OperandsExpr&>(expr), SequenceType::kTuple);
-    case ExprKind::kDict:
-      return eval_dict(static_cast<const DictExpr&>(expr));
+    case ExprKind::kNot: return eval_unary(static_cast<const OperandsExpr&>(expr));
+    case ExprKind::kAnd: return eval_logical(static_cast<const OperandsExpr&>(expr), false);
+    case ExprKind::kOr: return eval_logical(static_cast<const OperandsExpr&>(expr), true);
+    case ExprKind::kCompare: return eval_compare(static_cast<const CompareExpr&>(expr));
+    case ExprKind::kConditional: return eval_conditional(static_cast<const ConditionalExpr&>(expr));
+    case ExprKind::kList: return eval_sequence(static_cast<const OperandsExpr&>(expr), SequenceType::kList);
+    case ExprKind::kTuple: return eval_sequence(static_cast<const OperandsExpr&>(expr), SequenceType::kTuple);
+    case ExprKind::kDict: return eval_dict(static_cast<const DictExpr&>(expr));
     case ExprKind::kAttribute: {
       const auto& node = static_cast<const AttributeExpr&>(expr);
       VN_ASSIGN(const Value object, eval(*node.object));
       return get_attribute(runtime_, object, node.name);
     }
-    case ExprKind::kItem:
-      return eval_item(static_cast<const ItemExpr&>(expr));
-    case ExprKind::kSlice:
-      return eval_slice(static_cast<const SliceExpr&>(expr));
-    case ExprKind::kCall:
-      return eval_call(static_cast<const CallExpr&>(expr), nullptr);
+    case ExprKind::kItem: return eval_item(static_cast<const ItemExpr&>(expr));
+    case ExprKind::kSlice: return eval_slice(static_cast<const SliceExpr&>(expr));
+    case ExprKind::kCall: return eval_call(static_cast<const CallExpr&>(expr), nullptr);
     case ExprKind::kFilter:
-    case ExprKind::kTest:
-      return eval_filter(static_cast<const FilterExpr&>(expr));
+    case ExprKind::kTest: return eval_filter(static_cast<const FilterExpr&>(expr));
   }
   return static_cast<const ConstantExpr&>(expr).value;
 }
@@ -216,16 +200,11 @@ Result<Value> Interpreter::eval_call(const CallExpr& expr, const Value* caller) 
 
 Result<Value> Interpreter::call(const Value& callee, const Args& args) {
   switch (callee.kind()) {
-    case Kind::kFunction:
-      return callee.function().call(runtime_, callee.function().self, args);
-    case Kind::kMacro:
-      return call_macro(callee, args);
-    case Kind::kLoop:
-      return call_loop(callee, args);
-    case Kind::kUndefined:
-      return error("{}", callee.undefined_message());
-    default:
-      return error("'{}' object is not callable", type_name(callee));
+    case Kind::kFunction: return callee.function().call(runtime_, callee.function().self, args);
+    case Kind::kMacro: return call_macro(callee, args);
+    case Kind::kLoop: return call_loop(callee, args);
+    case Kind::kUndefined: return error("{}", callee.undefined_message());
+    default: return error("'{}' object is not callable", type_name(callee));
   }
 }
 

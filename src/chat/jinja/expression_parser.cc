@@ -196,18 +196,15 @@ Result<Expr*> Parser::unary(bool with_filters) {
 Result<Expr*> Parser::primary() {
   const std::uint32_t line = current().line;
   switch (current().type) {
-    case TokenType::kName:
-      return name_reference();
+    case TokenType::kName: return name_reference();
     case TokenType::kString: {
       std::string text;
       while (current().type == TokenType::kString) text += take().text;  // neighbours are one string
       return constant(line, make_constant(std::move(text)));
     }
     case TokenType::kInteger:
-    case TokenType::kFloat:
-      return number();
-    default:
-      break;
+    case TokenType::kFloat: return number();
+    default: break;
   }
   if (is_operator("(")) return parenthesised();
   if (is_operator("[")) return list();

@@ -119,13 +119,10 @@ class PercentFormatter {
       case 's':
       case 'r':
       case 'a':
-      case 'c':
-        return text(value, spec);
+      case 'c': return text(value, spec);
       case 'd':
       case 'i':
-      case 'u':
-        spec.type = 'd';
-        break;
+      case 'u': spec.type = 'd'; break;
       case 'x':
       case 'X':
       case 'o':
@@ -134,10 +131,8 @@ class PercentFormatter {
       case 'f':
       case 'F':
       case 'g':
-      case 'G':
-        break;
-      default:
-        return error("unsupported format character '{}'", escape(std::string_view(&spec.type, 1)));
+      case 'G': break;
+      default: return error("unsupported format character '{}'", escape(std::string_view(&spec.type, 1)));
     }
     if (!value.is_number() || value.is(Kind::kBigInteger)) {
       return error("%{} format: a real number is required, not {}", spec.type, type_name(value));

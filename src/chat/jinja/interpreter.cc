@@ -135,35 +135,22 @@ Result<Interpreter::Flow> Interpreter::run_scoped(const Body& body) {
 
 Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement) {
   switch (statement.kind) {
-    case StatementKind::kOutput:
-      VN_TRY(run_output(static_cast<const OutputNode&>(statement)));
-      break;
-    case StatementKind::kIf:
-      return run_if(static_cast<const IfNode&>(statement));
-    case StatementKind::kFor:
-      return run_for(static_cast<const ForNode&>(statement));
-    case StatementKind::kBreak:
-      return Flow::kBreak;
-    case StatementKind::kContinue:
-      return Flow::kContinue;
+    case StatementKind::kOutput: VN_TRY(run_output(static_cast<const OutputNode&>(statement))); break;
+    case StatementKind::kIf: return run_if(static_cast<const IfNode&>(statement));
+    case StatementKind::kFor: return run_for(static_cast<const ForNode&>(statement));
+    case StatementKind::kBreak: return Flow::kBreak;
+    case StatementKind::kContinue: return Flow::kContinue;
     case StatementKind::kSet: {
       const auto& node = static_cast<const SetNode&>(statement);
       VN_ASSIGN(const Value value, eval(*node.value));
       VN_TRY(assign(node.target, value));
       break;
     }
-    case StatementKind::kSetBlock:
-      return run_set_block(static_cast<const SetBlockNode&>(statement));
-    case StatementKind::kMacro:
-      VN_TRY(define_macro(static_cast<const MacroNode&>(statement)));
-      break;
-    case StatementKind::kCallBlock:
-      VN_TRY(run_call_block(static_cast<const CallBlockNode&>(statement)));
-      break;
-    case StatementKind::kFilterBlock:
-      return run_filter_block(static_cast<const FilterBlockNode&>(statement));
-    case StatementKind::kScope:
-      return run_with(static_cast<const ScopeNode&>(statement));
+    case StatementKind::kSetBlock: return run_set_block(static_cast<const SetBlockNode&>(statement));
+    case StatementKind::kMacro: VN_TRY(define_macro(static_cast<const MacroNode&>(statement))); break;
+    case StatementKind::kCallBlock: VN_TRY(run_call_block(static_cast<const CallBlockNode&>(statement))); break;
+    case StatementKind::kFilterBlock: return run_filter_block(static_cast<const FilterBlockNode&>(statement));
+    case StatementKind::kScope: return run_with(static_cast<const ScopeNode&>(statement));
   }
   return Flow::kNext;
 }

@@ -19,25 +19,17 @@ class JsonPrinter {
     VN_TRY(runtime_.budget.spend());
     VN_TRY(out_.status());
     switch (value.kind()) {
-      case Kind::kNone:
-        out_.append("null");
-        return {};
+      case Kind::kNone: out_.append("null"); return {};
       case Kind::kBool:
       case Kind::kInteger:
       case Kind::kBigInteger:
-      case Kind::kFloat:
-        out_.append(number(value));
-        return {};
-      case Kind::kString:
-        string(value.text());
-        return {};
-      case Kind::kDict:
-        return dict(value.dict());
+      case Kind::kFloat: out_.append(number(value)); return {};
+      case Kind::kString: string(value.text()); return {};
+      case Kind::kDict: return dict(value.dict());
       case Kind::kSequence:
         if (value.sequence().type <= SequenceType::kTuple) return sequence(value.sequence());
         [[fallthrough]];
-      default:
-        return error("Object of type {} is not JSON serializable", type_name(value));
+      default: return error("Object of type {} is not JSON serializable", type_name(value));
     }
   }
 

@@ -227,20 +227,13 @@ class Lexer {
 
 std::string describe(const Token& token) {
   switch (token.type) {
-    case TokenType::kText:
-      return "template data";
-    case TokenType::kVariableBegin:
-      return "begin of print statement";
-    case TokenType::kVariableEnd:
-      return "end of print statement";
-    case TokenType::kBlockBegin:
-      return "begin of statement block";
-    case TokenType::kBlockEnd:
-      return "end of statement block";
-    case TokenType::kEnd:
-      return "end of template";
-    default:
-      return escape(token.text);
+    case TokenType::kText: return "template data";
+    case TokenType::kVariableBegin: return "begin of print statement";
+    case TokenType::kVariableEnd: return "end of print statement";
+    case TokenType::kBlockBegin: return "begin of statement block";
+    case TokenType::kBlockEnd: return "end of statement block";
+    case TokenType::kEnd: return "end of template";
+    default: return escape(token.text);
   }
 }
 

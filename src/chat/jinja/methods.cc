@@ -108,18 +108,14 @@ constexpr BuiltinEntry kLoopMethods[] = {{"changed", loop_changed}, {"cycle", lo
 
 Builtin find_method(const Value& object, std::string_view name) {
   switch (object.kind()) {
-    case Kind::kString:
-      return find_string_method(name);
-    case Kind::kDict:
-      return find_in(kDictMethods, name);
-    case Kind::kLoop:
-      return find_in(kLoopMethods, name);
+    case Kind::kString: return find_string_method(name);
+    case Kind::kDict: return find_in(kDictMethods, name);
+    case Kind::kLoop: return find_in(kLoopMethods, name);
     case Kind::kSequence:
       if (object.sequence().type > SequenceType::kRange) return nullptr;
       if (name == "copy" && object.sequence().type != SequenceType::kList) return nullptr;
       return find_in(kListMethods, name);
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 

@@ -39,15 +39,9 @@ Result<Value> integer_arithmetic(ArithmeticOp op, std::int64_t a, std::int64_t b
     return error("division by zero");
   }
   switch (op) {
-    case ArithmeticOp::kAdd:
-      overflow = __builtin_add_overflow(a, b, &result);
-      break;
-    case ArithmeticOp::kSubtract:
-      overflow = __builtin_sub_overflow(a, b, &result);
-      break;
-    case ArithmeticOp::kMultiply:
-      overflow = __builtin_mul_overflow(a, b, &result);
-      break;
+    case ArithmeticOp::kAdd: overflow = __builtin_add_overflow(a, b, &result); break;
+    case ArithmeticOp::kSubtract: overflow = __builtin_sub_overflow(a, b, &result); break;
+    case ArithmeticOp::kMultiply: overflow = __builtin_mul_overflow(a, b, &result); break;
     case ArithmeticOp::kDivide:
       return Value::real(static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));
     case ArithmeticOp::kFloorDivide:
@@ -78,12 +72,9 @@ double float_modulo(double a, double b) {
 
 Result<Value> float_arithmetic(ArithmeticOp op, double a, double b) {
   switch (op) {
-    case ArithmeticOp::kAdd:
-      return Value::real(a + b);
-    case ArithmeticOp::kSubtract:
-      return Value::real(a - b);
-    case ArithmeticOp::kMultiply:
-      return Value::real(a * b);
+    case ArithmeticOp::kAdd: return Value::real(a + b);
+    case ArithmeticOp::kSubtract: return Value::real(a - b);
+    case ArithmeticOp::kMultiply: return Value::real(a * b);
     case ArithmeticOp::kPower: {
       if (a == 0.0 && b < 0.0) return error("0.0 cannot be raised to a negative power");
       const double power = std::pow(a, b);
@@ -91,8 +82,7 @@ Result<Value> float_arithmetic(ArithmeticOp op, double a, double b) {
       if (std::isnan(power) && !std::isnan(a) && !std::isnan(b)) return error("complex numbers are not supported");
       return Value::real(power);
     }
-    default:
-      break;
+    default: break;
   }
   if (b == 0.0) return error("float division by zero");
   if (op == ArithmeticOp::kDivide) return Value::real(a / b);
@@ -191,18 +181,12 @@ Result<Value> negate(const Value& value) {
 
 Result<std::int64_t> length(const Value& value) {
   switch (value.kind()) {
-    case Kind::kUndefined:
-      return 0;
-    case Kind::kString:
-      return static_cast<std::int64_t>(value.string().length);
-    case Kind::kSequence:
-      return static_cast<std::int64_t>(value.sequence().items.size());
-    case Kind::kDict:
-      return static_cast<std::int64_t>(value.dict().entries.size());
-    case Kind::kLoop:
-      return static_cast<std::int64_t>(value.loop().items.sequence().items.size());
-    default:
-      return error("object of type '{}' has no len()", type_name(value));
+    case Kind::kUndefined: return 0;
+    case Kind::kString: return static_cast<std::int64_t>(value.string().length);
+    case Kind::kSequence: return static_cast<std::int64_t>(value.sequence().items.size());
+    case Kind::kDict: return static_cast<std::int64_t>(value.dict().entries.size());
+    case Kind::kLoop: return static_cast<std::int64_t>(value.loop().items.sequence().items.size());
+    default: return error("object of type '{}' has no len()", type_name(value));
   }
 }
 

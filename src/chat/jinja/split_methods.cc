@@ -47,18 +47,18 @@ void words(Pieces& pieces, std::string_view text, std::size_t limit, bool from_r
   }
   if (start != kNone) pieces.push(text.substr(start));
   auto& all = pieces.items();
-  if (limit == kNone || all.size() <= limit + 1) return;
-  // What is left over stays in one piece, with the white space inside it.
+  if (all.size() <= limit) return;
+  // What is left over stays in one piece, with the white space in and behind it (before it, from the right).
   if (from_right) {
     const std::size_t first_kept = all.size() - limit;
     const char* const end = all[first_kept - 1].data() + all[first_kept - 1].size();
     const std::string_view rest(text.data(), static_cast<std::size_t>(end - text.data()));
     all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(first_kept - 1));
-    all.front() = strip(rest, nullptr, {.left = true, .right = false});
+    all.front() = rest;
   } else {
     const auto begin = static_cast<std::size_t>(all[limit].data() - text.data());
     all.resize(limit + 1);
-    all.back() = strip(text.substr(begin), nullptr, {.left = false, .right = true});
+    all.back() = text.substr(begin);
   }
 }
 

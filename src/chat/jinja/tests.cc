@@ -34,7 +34,7 @@ bool is_callable(const Value& value) {
 /// Something with a length and subscripts: views of dicts have none.
 bool is_sequence(const Value& value) {
   if (value.is(Kind::kSequence)) return value.sequence().type <= SequenceType::kRange;
-  return value.is_string() || value.is(Kind::kDict);
+  return value.is_string() || value.is(Kind::kDict) || value.is_undefined();
 }
 
 bool is_iterable(const Value& value) {
@@ -44,10 +44,8 @@ bool is_iterable(const Value& value) {
     case Kind::kSequence:
     case Kind::kDict:
     case Kind::kIterator:
-    case Kind::kLoop:
-      return true;
-    default:
-      return false;
+    case Kind::kLoop: return true;
+    default: return false;
   }
 }
 

@@ -154,8 +154,21 @@ std::string to_upper(std::string_view text) {
 }
 
 std::string to_lower(std::string_view text) {
+  constexpr char32_t kSigma = 0x3A3;
   std::string out;
-  for_each_code_point(text, [&](char32_t c) { append_lower(out, c); });
+  bool inside_word = false;
+  std::size_t at = 0;
+  for_each_code_point(text, [&](char32_t c) {
+    at += decode_utf8(text, at).size;
+    const bool cased = is_cased_upper(c) || is_cased_lower(c);
+    if (c == kSigma && inside_word) {  // the one letter whose lower case depends on where it stands
+      const char32_t next = at < text.size() ? decode_utf8(text, at).code_point : U' ';
+      append_utf8(out, is_cased_upper(next) || is_cased_lower(next) ? 0x3C3 : 0x3C2);
+    } else {
+      append_lower(out, c);
+    }
+    inside_word = cased;
+  });
   return out;
 }
 

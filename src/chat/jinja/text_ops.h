@@ -35,7 +35,7 @@ struct StripEnds {
 };
 [[nodiscard]] std::string_view strip(std::string_view text, const std::string_view* chars, StripEnds ends);
 
-// Case mappings with Unicode's full mapping for single characters (no final sigma, no locale).
+// Case mappings with Unicode's full mapping for single characters; no locale.
 void append_upper(std::string& out, char32_t code_point);
 void append_lower(std::string& out, char32_t code_point);
 [[nodiscard]] std::string to_upper(std::string_view text);

@@ -60,33 +60,20 @@ Status NamespaceObject::set(Runtime& runtime, std::string_view name, Value value
 std::string_view type_name(const Value& value) {
   static constexpr std::string_view kSequences[] = {"list", "tuple", "range", "dict_keys", "dict_values", "dict_items"};
   switch (value.kind()) {
-    case Kind::kUndefined:
-      return "Undefined";
-    case Kind::kNone:
-      return "NoneType";
-    case Kind::kBool:
-      return "bool";
+    case Kind::kUndefined: return "Undefined";
+    case Kind::kNone: return "NoneType";
+    case Kind::kBool: return "bool";
     case Kind::kInteger:
-    case Kind::kBigInteger:
-      return "int";
-    case Kind::kFloat:
-      return "float";
-    case Kind::kString:
-      return "str";
-    case Kind::kSequence:
-      return kSequences[static_cast<std::size_t>(value.sequence().type)];
-    case Kind::kDict:
-      return "dict";
-    case Kind::kIterator:
-      return "generator";
-    case Kind::kNamespace:
-      return "Namespace";
-    case Kind::kLoop:
-      return "LoopContext";
-    case Kind::kFunction:
-      return "function";
-    case Kind::kMacro:
-      return "Macro";
+    case Kind::kBigInteger: return "int";
+    case Kind::kFloat: return "float";
+    case Kind::kString: return "str";
+    case Kind::kSequence: return kSequences[static_cast<std::size_t>(value.sequence().type)];
+    case Kind::kDict: return "dict";
+    case Kind::kIterator: return "generator";
+    case Kind::kNamespace: return "Namespace";
+    case Kind::kLoop: return "LoopContext";
+    case Kind::kFunction: return "function";
+    case Kind::kMacro: return "Macro";
   }
   return "object";
 }
@@ -94,23 +81,15 @@ std::string_view type_name(const Value& value) {
 bool truth(const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:
-    case Kind::kNone:
-      return false;
+    case Kind::kNone: return false;
     case Kind::kBool:
-    case Kind::kInteger:
-      return value.as_int() != 0;
-    case Kind::kFloat:
-      return value.as_real() != 0.0;
-    case Kind::kString:
-      return !value.text().empty();
-    case Kind::kSequence:
-      return !value.sequence().items.empty();
-    case Kind::kDict:
-      return !value.dict().entries.empty();
-    case Kind::kLoop:
-      return !value.loop().items.sequence().items.empty();
-    default:
-      return true;
+    case Kind::kInteger: return value.as_int() != 0;
+    case Kind::kFloat: return value.as_real() != 0.0;
+    case Kind::kString: return !value.text().empty();
+    case Kind::kSequence: return !value.sequence().items.empty();
+    case Kind::kDict: return !value.dict().entries.empty();
+    case Kind::kLoop: return !value.loop().items.sequence().items.empty();
+    default: return true;
   }
 }
 

@@ -55,31 +55,18 @@ class Printer {
     VN_TRY(runtime_.budget.spend());
     VN_TRY(out_.status());
     switch (value.kind()) {
-      case Kind::kUndefined:
-        out_.append("Undefined");
-        break;
-      case Kind::kNone:
-        out_.append("None");
-        break;
-      case Kind::kBool:
-        out_.append(value.as_bool() ? "True" : "False");
-        break;
-      case Kind::kInteger:
-        out_.append(fmt::format("{}", value.as_int()));
-        break;
-      case Kind::kBigInteger:
-        out_.append(fmt::format("{}", value.as_big()));
-        break;
-      case Kind::kFloat:
-        out_.append(float_text(value.as_real()));
-        break;
+      case Kind::kUndefined: out_.append("Undefined"); break;
+      case Kind::kNone: out_.append("None"); break;
+      case Kind::kBool: out_.append(value.as_bool() ? "True" : "False"); break;
+      case Kind::kInteger: out_.append(fmt::format("{}", value.as_int())); break;
+      case Kind::kBigInteger: out_.append(fmt::format("{}", value.as_big())); break;
+      case Kind::kFloat: out_.append(float_text(value.as_real())); break;
       case Kind::kString:
         if (value.string().markup) out_.append("Markup(");
         append_quoted(out_, value.text());
         if (value.string().markup) out_.append(")");
         break;
-      default:
-        return container(value);
+      default: return container(value);
     }
     return {};
   }
@@ -89,25 +76,16 @@ class Printer {
     // Values are limited in depth when they are made; only namespaces can go round in circles.
     if (++level_ > 2 * runtime_.max_nesting()) return error("a namespace that holds itself can't be printed");
     switch (value.kind()) {
-      case Kind::kSequence:
-        VN_TRY(sequence(value.sequence()));
-        break;
-      case Kind::kDict:
-        VN_TRY(dict(value.dict()));
-        break;
-      case Kind::kNamespace:
-        VN_TRY(name_space(value.name_space()));
-        break;
-      case Kind::kMacro:
-        out_.append(fmt::format("<Macro '{}'>", value.macro().node->name_text));
-        break;
+      case Kind::kSequence: VN_TRY(sequence(value.sequence())); break;
+      case Kind::kDict: VN_TRY(dict(value.dict())); break;
+      case Kind::kNamespace: VN_TRY(name_space(value.name_space())); break;
+      case Kind::kMacro: out_.append(fmt::format("<Macro '{}'>", value.macro().node->name_text)); break;
       case Kind::kLoop: {
         const LoopObject& loop = value.loop();
         out_.append(fmt::format("<LoopContext {}/{}>", loop.index0 + 1, loop.items.sequence().items.size()));
         break;
       }
-      default:
-        out_.append(fmt::format("<{} object>", type_name(value)));
+      default: out_.append(fmt::format("<{} object>", type_name(value)));
     }
     --level_;
     return {};
