@@ -55,6 +55,9 @@ class CheckpointOpener {
     }
     if (fs::is_directory(status)) {
       VN_TRY(open_folder(path));
+    } else if (!fs::is_regular_file(status)) {
+      // Said before opening: opening some devices does something.
+      return fail(ErrorCode::kCorrupt, "{}: not a regular file", escape(path.filename().string()));
     } else {
       VN_TRY(open_file(path));
     }
@@ -95,7 +98,11 @@ class CheckpointOpener {
     VN_ASSIGN(auto file, MappedFile::open(path));
     VN_ASSIGN(const auto bytes, file->bytes({0, file->size()}));
     const bool is_gguf = has_gguf_magic(bytes);
-    if (is_gguf || path.extension() == ".gguf") return open_gguf_set(path, std::move(file));
+    if (is_gguf || path.extension() == ".gguf") {
+      VN_TRY(open_gguf_set(path, std::move(file)));
+      result_.folder_.reset();  // what lies beside a GGUF file isn't part of it
+      return {};
+    }
     VN_TRY(set_folder(path.parent_path()));
     // A shard stands for the checkpoint that its index describes.
     VN_ASSIGN(const auto index_name, find_index());

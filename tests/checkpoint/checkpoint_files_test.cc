@@ -214,12 +214,14 @@ struct Split {
 
 TEST(CheckpointFiles, SplitGgufFromAnyShard) {
   const Split model;
+  save(model.folder / "config.json", "{}");
   for (std::uint32_t door = 0; door < 4; ++door) {
     const auto checkpoint = door < 3 ? model.open(door) : CheckpointFiles::open(model.folder.path());
     ASSERT_TRUE(checkpoint) << checkpoint.error().message;
     EXPECT_EQ(checkpoint->tensors().size(), 3U);
     EXPECT_EQ(**checkpoint->gguf()->find_string("general.architecture"), "llama");
     EXPECT_EQ(checkpoint->find("c")->file_index, 2U);
+    EXPECT_EQ(*checkpoint->side_file(SideFile::kConfig) != nullptr, door == 3);
   }
 }
 
