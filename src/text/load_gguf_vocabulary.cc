@@ -164,8 +164,7 @@ class Loader {
 
   Status add_step(const NamedStep& step) {
     switch (step.kind) {
-      case NamedStep::Kind::kEnd:
-        break;
+      case NamedStep::Kind::kEnd: break;
       case NamedStep::Kind::kDigits:
         parts_->pre_tokenizer.add(SplitClassStep{is_numeric, SplitBehavior::kIsolated});
         break;

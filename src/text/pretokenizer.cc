@@ -85,12 +85,9 @@ void append_contiguous(const std::vector<Part>& parts, std::vector<Piece>& piece
 
 void append_parts(const std::vector<Part>& parts, SplitBehavior behavior, std::vector<Piece>& pieces) {
   switch (behavior) {
-    case SplitBehavior::kMergedWithNext:
-      return append_merged_with_next(parts, pieces);
-    case SplitBehavior::kMergedWithPrevious:
-      return append_merged_with_previous(parts, pieces);
-    case SplitBehavior::kContiguous:
-      return append_contiguous(parts, pieces);
+    case SplitBehavior::kMergedWithNext: return append_merged_with_next(parts, pieces);
+    case SplitBehavior::kMergedWithPrevious: return append_merged_with_previous(parts, pieces);
+    case SplitBehavior::kContiguous: return append_contiguous(parts, pieces);
     default:
       for (const Part& part : parts) {
         if (behavior == SplitBehavior::kIsolated || !part.is_match) append_piece(pieces, part.piece);

@@ -30,16 +30,11 @@ class Compiler {
   [[nodiscard]] bool may_match_empty(const RegexNode& node) const {
     const auto empty = [&](std::uint32_t child) { return static_cast<bool>(can_be_empty_[child]); };
     switch (node.kind) {
-      case Kind::kSet:
-        return false;
-      case Kind::kConcatenation:
-        return std::ranges::all_of(node.children, empty);
-      case Kind::kAlternation:
-        return std::ranges::any_of(node.children, empty);
-      case Kind::kRepeat:
-        return node.min == 0 || empty(node.children.front());
-      default:
-        return true;
+      case Kind::kSet: return false;
+      case Kind::kConcatenation: return std::ranges::all_of(node.children, empty);
+      case Kind::kAlternation: return std::ranges::any_of(node.children, empty);
+      case Kind::kRepeat: return node.min == 0 || empty(node.children.front());
+      default: return true;
     }
   }
 
@@ -67,33 +62,19 @@ class Compiler {
     }
     const RegexNode& node = tree_.nodes[index];
     switch (node.kind) {
-      case Kind::kSet:
-        add({.op = Op::kSet, .a = node.set});
-        return {};
+      case Kind::kSet: add({.op = Op::kSet, .a = node.set}); return {};
       case Kind::kConcatenation:
         for (const std::uint32_t child : node.children) VN_TRY(emit(child, in_lookahead));
         return {};
-      case Kind::kAlternation:
-        return emit_alternation(node, in_lookahead);
+      case Kind::kAlternation: return emit_alternation(node, in_lookahead);
       case Kind::kRepeat:
         return node.mode == RepeatMode::kPossessive ? emit_possessive(node) : emit_repeat(node, in_lookahead);
-      case Kind::kLookahead:
-        return emit_lookahead(node);
-      case Kind::kTextBegin:
-        add({.op = Op::kTextBegin});
-        return {};
-      case Kind::kTextEnd:
-        add({.op = Op::kTextEnd});
-        return {};
-      case Kind::kLineBegin:
-        add({.op = Op::kLineBegin});
-        return {};
-      case Kind::kLineEnd:
-        add({.op = Op::kLineEnd});
-        return {};
-      case Kind::kWordBoundary:
-        add({.op = Op::kWordBoundary, .negative = node.negative});
-        return {};
+      case Kind::kLookahead: return emit_lookahead(node);
+      case Kind::kTextBegin: add({.op = Op::kTextBegin}); return {};
+      case Kind::kTextEnd: add({.op = Op::kTextEnd}); return {};
+      case Kind::kLineBegin: add({.op = Op::kLineBegin}); return {};
+      case Kind::kLineEnd: add({.op = Op::kLineEnd}); return {};
+      case Kind::kWordBoundary: add({.op = Op::kWordBoundary, .negative = node.negative}); return {};
     }
     return fail(ErrorCode::kInternal, "regular expression: node of unknown kind");
   }

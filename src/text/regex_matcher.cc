@@ -78,11 +78,8 @@ class Matcher {
     while (true) {
       const RegexInstruction& step = program_.code[pc];
       switch (step.op) {
-        case Op::kMatch:
-          return at;
-        case Op::kJump:
-          pc = step.a;
-          continue;
+        case Op::kMatch: return at;
+        case Op::kJump: pc = step.a; continue;
         case Op::kSplit:
           if (step.in_lookahead && test(at, step.visit + 1)) return at;  // where a look-ahead ends doesn't matter
           if (test(at, step.visit)) return kNone;
@@ -102,9 +99,7 @@ class Matcher {
         case Op::kOptionalSet:
           if (in_set(at, step.a)) ++at;
           break;
-        case Op::kRun:
-          at = run_end(step, at);
-          break;
+        case Op::kRun: at = run_end(step, at); break;
         default:
           if (!holds(step, at)) return kNone;
           break;
@@ -115,16 +110,11 @@ class Matcher {
 
   bool holds(const RegexInstruction& step, std::uint32_t at) const {
     switch (step.op) {
-      case Op::kLookSet:
-        return in_set(at, step.a) != step.negative;
-      case Op::kTextBegin:
-        return at == 0;
-      case Op::kTextEnd:
-        return at == size_;
-      case Op::kLineBegin:
-        return at == 0 || (text_[at - 1] == '\n' && at < size_);
-      case Op::kLineEnd:
-        return at == size_ || text_[at] == '\n';
+      case Op::kLookSet: return in_set(at, step.a) != step.negative;
+      case Op::kTextBegin: return at == 0;
+      case Op::kTextEnd: return at == size_;
+      case Op::kLineBegin: return at == 0 || (text_[at - 1] == '\n' && at < size_);
+      case Op::kLineEnd: return at == size_ || text_[at] == '\n';
       default: {
         const bool before = at > 0 && program_.word.contains(text_[at - 1]);
         const bool after = at < size_ && program_.word.contains(text_[at]);

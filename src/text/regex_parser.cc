@@ -100,12 +100,9 @@ class Parser {
   Result<std::uint32_t> parse_atom(int depth, bool fold) {
     const char32_t c = peek();
     switch (c) {
-      case '(':
-        return parse_group(depth, fold);
-      case '[':
-        return parse_class_atom(depth, fold);
-      case '\\':
-        return parse_escape_atom(fold);
+      case '(': return parse_group(depth, fold);
+      case '[': return parse_class_atom(depth, fold);
+      case '\\': return parse_escape_atom(fold);
       case '.': {
         ++at_;
         CodePointSet set;
@@ -113,19 +110,12 @@ class Parser {
         set.invert();
         return add_set(std::move(set));
       }
-      case '^':
-        ++at_;
-        return add_assertion(Kind::kLineBegin);
-      case '$':
-        ++at_;
-        return add_assertion(Kind::kLineEnd);
+      case '^': ++at_; return add_assertion(Kind::kLineBegin);
+      case '$': ++at_; return add_assertion(Kind::kLineEnd);
       case '*':
       case '+':
-      case '?':
-        return corrupt("a quantifier without something to repeat");
-      default:
-        ++at_;
-        return add_literal(c, fold);
+      case '?': return corrupt("a quantifier without something to repeat");
+      default: ++at_; return add_literal(c, fold);
     }
   }
 
@@ -240,18 +230,11 @@ class Parser {
   Result<std::uint32_t> parse_escape_atom(bool fold) {
     const char32_t kind = peek(1);
     switch (kind) {
-      case 'A':
-        at_ += 2;
-        return add_assertion(Kind::kTextBegin);
-      case 'z':
-        at_ += 2;
-        return add_assertion(Kind::kTextEnd);
+      case 'A': at_ += 2; return add_assertion(Kind::kTextBegin);
+      case 'z': at_ += 2; return add_assertion(Kind::kTextEnd);
       case 'b':
-      case 'B':
-        at_ += 2;
-        return add_assertion(Kind::kWordBoundary, kind == 'B');
-      default:
-        break;
+      case 'B': at_ += 2; return add_assertion(Kind::kWordBoundary, kind == 'B');
+      default: break;
     }
     CodePointSet set;
     VN_ASSIGN(const std::optional<char32_t> single, parse_escape(set));
@@ -271,25 +254,18 @@ class Parser {
     CodePointSet found;
     switch (c) {
       case 's':
-      case 'S':
-        found = CodePointSet::white_space();
-        break;
+      case 'S': found = CodePointSet::white_space(); break;
       case 'd':
-      case 'D':
-        found = *CodePointSet::of_category("Nd");
-        break;
+      case 'D': found = *CodePointSet::of_category("Nd"); break;
       case 'w':
-      case 'W':
-        found = CodePointSet::word();
-        break;
+      case 'W': found = CodePointSet::word(); break;
       case 'p':
       case 'P': {
         VN_ASSIGN(found, parse_property());
         break;
       }
       case 'x':
-      case 'u':
-        return parse_hex(c);
+      case 'u': return parse_hex(c);
       default:
         if (c >= 0x80 || is_ascii_letter(c) || is_numeric(c)) {
           --at_;
