@@ -191,7 +191,7 @@ class CheckpointOpener {
     return {};
   }
 
-  /// kNotFound naming all of `names` that the folder lacks; kCorrupt when there are too many files.
+  /// kCorrupt naming all of `names` that the folder lacks, or when there are too many files.
   Status check_present(const std::vector<std::string>& names) {
     if (names.size() > options_.limits.shards) {
       return fail(ErrorCode::kCorrupt, "{}: {} shards exceed the limit of {}", result_.name_, names.size(),
@@ -202,7 +202,7 @@ class CheckpointOpener {
       if (!result_.folder_->contains(name)) missing.push_back(name);
     }
     if (missing.empty()) return {};
-    return fail_with_hint(ErrorCode::kNotFound, "fetch the missing files into the same folder",
+    return fail_with_hint(ErrorCode::kCorrupt, "fetch the missing files into the same folder",
                           "{}: {} of {} shards are missing: {}", result_.name_, missing.size(), names.size(),
                           name_list(missing, kNamesInMessage));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <unordered_set>
 
 #include "checkpoint/config_check.h"
@@ -85,6 +86,7 @@ class Resolver {
     account_leftovers(input_, groups_, ledger_);
     config_check_.warn_if_undeclared(groups_);
     plan_->accounting = ledger_.finish(dialect_of(input_, groups_));
+    plan_->accounting.mtp_layers = static_cast<std::int64_t>(mtp_layers_.size());
     keep_used_records();
     return std::move(plan_);
   }
@@ -277,6 +279,7 @@ class Resolver {
   void note_role(const TensorSpec& spec) {
     plan_->roles.insert(spec.role);
     has_mtp_ = has_mtp_ || spec.mtp;
+    if (spec.mtp && spec.layer >= 0) mtp_layers_.insert(spec.layer);
   }
 
   // --- tied heads ---
@@ -337,6 +340,7 @@ class Resolver {
   std::unique_ptr<ResolvedCheckpoint::Impl> plan_;
   std::unordered_set<std::uint32_t> vectors_;  // records that vectors have taken
   bool has_mtp_ = false;
+  std::set<std::int32_t> mtp_layers_;
   bool absorbed_ = false;  // the vector just looked for is some weight's second-level scale
 };
 

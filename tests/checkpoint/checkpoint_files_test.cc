@@ -141,7 +141,7 @@ TEST(CheckpointFilesHostile, C43MissingShardsAreAllListed) {
   model.write_index({{"d", "m-3.safetensors"}, {"e", "m-5.safetensors"}});
   const auto missing = model.open();
   EXPECT_TRUE(fails_with(missing, {"2 of 4 shards are missing: 'm-3.safetensors', 'm-5.safetensors'"}));
-  EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(missing.error().code, ErrorCode::kCorrupt);
 }
 
 TEST(CheckpointFilesHostile, C44IndexAgainstShards) {

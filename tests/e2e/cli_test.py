@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""The command line as users and scripts meet it: output, errors, exit statuses, precedence of settings.
+
+Usage: cli_test.py PATH_TO_VERNIER PATH_TO_TESTS_DATA
+"""
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+VERNIER, DATA = sys.argv[1], Path(sys.argv[2])
+ZOO = DATA / "zoo"
+ERROR = re.compile(r"vernier: error: [^\n]+\n([^\n]+\n)?$")
+
+
+def run(*words, stdin="", env=None, timeout=120):
+    """Runs the program; standard input is text or bytes."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("VERNIER_")} | (env or {})
+    data = stdin if isinstance(stdin, bytes) else stdin.encode()
+    done = subprocess.run([VERNIER, *map(str, words)], input=data, capture_output=True, env=environment,
+                          timeout=timeout, check=False)
+    return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+
+
+class Case(unittest.TestCase):
+    def refuses(self, status, words, *command, **options):
+        code, out, err = run(*command, **options)
+        self.assertEqual(code, status, (command, out, err))
+        self.assertRegex(err, ERROR)
+        for word in [words] if isinstance(words, str) else words:
+            self.assertIn(word, err)
+
+
+class Run(Case):
+    def test_streams_text_and_statistics(self):
+        code, out, err = run("run", "demo", "-p", "In the beginning", "-n", "12", "--temp", "0")
+        self.assertEqual(code, 0, err)
+        self.assertTrue(out.strip())
+        self.assertIn("tokens/s", err)
+
+    def test_greedy_ids_equal_the_reference_in_f32(self):
+        for model, expected in (("demo", "llama/nvfp4"), (ZOO / "llama/nvfp4", "llama/nvfp4"),
+                                (ZOO / "qwen3moe/nvfp4.gguf", "qwen3moe/nvfp4")):
+            prompts = json.loads((ZOO / f"{expected}.expected.json").read_text())["prompts"]
+            ids = ",".join(map(str, prompts[0]["prompt_ids"]))
+            code, out, err = run("run", model, "--ids", ids, "-n", "256", "--temp", "0", "--ignore-eos", "--precision",
+                                 "f32", "--device", "cpu", "--json")
+            self.assertEqual(code, 0, err)
+            answer = json.loads(out)
+            self.assertEqual(answer["ids"], prompts[0]["greedy_ids"])
+            self.assertEqual(answer["text"], prompts[0]["greedy_text"])
+            self.assertEqual(answer["finish_reason"], "length")
+            self.assertEqual(answer["prompt_ids"], prompts[0]["prompt_ids"])
+            self.assertEqual((answer["device"], answer["precision"], answer["experts"]), ("cpu", "f32", "cpu"))
+
+    def test_prompts_tokenize_to_the_reference_ids(self):
+        for model in ("llama/nvfp4", "qwen3/nvfp4", "qwen3moe/nvfp4"):
+            for prompt in json.loads((ZOO / f"{model}.expected.json").read_text())["prompts"]:
+                code, out, err = run("tokenize", ZOO / model, "--jsonl", stdin=json.dumps(prompt["text"]) + "\n")
+                self.assertEqual(json.loads(out), prompt["prompt_ids"], err)
+
+    def test_chat_template_applies_unless_raw(self):
+        chat = json.loads(run("run", "demo", "-p", "Hello", "-n", "1", "--json")[1])["prompt_ids"]
+        raw = json.loads(run("run", "demo", "-p", "Hello", "-n", "1", "--json", "--raw")[1])["prompt_ids"]
+        self.assertNotEqual(chat, raw)
+        self.assertEqual(raw, json.loads(run("tokenize", "demo", "-p", "Hello", "--json")[1]))
+
+    def test_special_token_text_of_users_stays_text(self):
+        plain = json.loads(run("run", "demo", "-p", "x", "-n", "1", "--json")[1])["prompt_ids"]
+        tokens = json.loads((ZOO / "llama/nvfp4/tokenizer.json").read_text())["added_tokens"]
+        special = [t for t in tokens if t["special"]]
+        for token in special:
+            ids = json.loads(run("run", "demo", "-p", token["content"], "-n", "1", "--json")[1])["prompt_ids"]
+            self.assertEqual(ids.count(token["id"]), plain.count(token["id"]), token)
+
+    def test_same_seed_same_text(self):
+        words = ("run", "demo", "-p", "And", "-n", "16", "--temp", "1", "--json", "--ignore-eos")
+        first, again = (json.loads(run(*words, "--seed", "7")[1])["ids"] for _ in range(2))
+        other = json.loads(run(*words, "--seed", "8")[1])["ids"]
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+
+    def test_stop_strings_and_logprobs(self):
+        prompts = json.loads((ZOO / "llama/nvfp4.expected.json").read_text())["prompts"]
+        ids = ",".join(map(str, prompts[0]["prompt_ids"]))
+        stop = prompts[0]["greedy_text"][20:29]
+        answer = json.loads(run("run", "demo", "--ids", ids, "--temp", "0", "--precision", "f32", "--stop", stop,
+                                "--json", "--logprobs", "3")[1])
+        self.assertEqual(answer["finish_reason"], "stop")
+        self.assertEqual(answer["text"], prompts[0]["greedy_text"].split(stop)[0])
+        self.assertEqual([entry["id"] for entry in answer["logprobs"]], answer["ids"])
+        for entry in answer["logprobs"]:
+            self.assertEqual(entry["top"][0][0], entry["id"])
+            self.assertEqual(len(entry["top"]), 3)
+
+    def test_prompt_from_standard_input_and_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("In the beginning")
+            file.flush()
+            by_file = json.loads(run("run", "demo", "-f", file.name, "-n", "4", "--temp", "0", "--json")[1])
+        by_pipe = json.loads(run("run", "demo", "-n", "4", "--temp", "0", "--json", stdin="In the beginning")[1])
+        self.assertEqual(by_file["ids"], by_pipe["ids"])
+
+    def test_interrupt_ends_with_130(self):
+        process = subprocess.Popen([VERNIER, "run", "demo", "-p", "And", "--ignore-eos", "--device", "reference"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(4)  # it streams
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 130, err)
+
+    def test_refusals(self):
+        self.refuses(66, "no such model", "run", "no-such-model", "-p", "x")
+        self.refuses(64, "prompt[0]", "run", "demo", "--ids", "-1")
+        self.refuses(64, "prompt[1]", "run", "demo", "--ids", "1,99999")
+        self.refuses(64, "ids must be integers", "run", "demo", "--ids", "1,x")
+        self.refuses(64, "prompt is empty", "run", "demo", "--ids", "")
+        self.refuses(64, "temperature", "run", "demo", "-p", "x", "--temp", "-1")
+        self.refuses(64, "top_p", "run", "demo", "-p", "x", "--top-p", "1.1")
+        self.refuses(64, "top_p", "run", "demo", "-p", "x", "--top-p", "nan")
+        self.refuses(64, "logprobs", "run", "demo", "-p", "x", "--logprobs", "21")
+        self.refuses(64, "logit-bias", "run", "demo", "-p", "x", "--logit-bias", "5")
+        self.refuses(64, "bans every token", "run", "demo", "-p", "x", *[
+            word for i in range(1024) for word in ("--logit-bias", f"{i}=-100")])
+        self.refuses(64, "context", "run", "demo", "--ids", ",".join(["1"] * 64), "-c", "64")
+        self.refuses(64, "--no-such-flag", "run", "demo", "--no-such-flag")
+        self.refuses(64, "one of -p, -f and --ids", "run", "demo", "-p", "x", "--ids", "1")
+        self.refuses(69, "needs a GPU", "run", "demo", "-p", "x", "--experts", "fused")
+        self.refuses(69, "cuda", "run", "demo", "-p", "x", "--device", "cuda")
+        self.refuses(64, "precision", "run", "demo", "-p", "x", "--precision", "fp64")
+        self.refuses(64, "subcommand", "nonsense")
+        self.refuses(64, "subcommand")
+
+
+class Settings(Case):
+    def test_flag_beats_environment_beats_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
+            file.write("max-tokens = 3\ntemp = 0\n")
+            file.flush()
+
+            def generated(*words, env=None):
+                code, out, err = run("run", "demo", "-p", "And", "--ignore-eos", "--json", *words, env=env)
+                self.assertEqual(code, 0, err)
+                return len(json.loads(out)["ids"])
+
+            self.assertEqual(generated("--config", file.name), 3)
+            self.assertEqual(generated("--config", file.name, env={"VERNIER_MAX_TOKENS": "4"}), 4)
+            self.assertEqual(generated("--config", file.name, "-n", "5", env={"VERNIER_MAX_TOKENS": "4"}), 5)
+            self.assertEqual(generated(env={"VERNIER_CONFIG": file.name}), 3)
+
+    def test_bad_settings_are_refused(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
+            file.write("no-such-key = 3\n")
+            file.flush()
+            self.refuses(64, "no-such-key", "run", "demo", "-p", "x", "--config", file.name)
+        self.refuses(66, "missing.ini", "run", "demo", "-p", "x", "--config", "missing.ini")
+        self.refuses(64, "", "run", "demo", "-p", "x", env={"VERNIER_MAX_TOKENS": "many"})
+
+    def test_models_are_found_by_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "mine.gguf").symlink_to(ZOO / "llama/q4_0.gguf")
+            code, out, err = run("inspect", "mine", "--json", env={"VERNIER_MODELS": folder})
+            self.assertEqual(code, 0, err)
+            self.assertEqual(json.loads(out)["architecture"], "llama")
+
+
+class Inspect(Case):
+    def test_json_has_the_documented_fields(self):
+        code, out, err = run("inspect", ZOO / "llama/nvfp4", "--json", "--fit", "--tensors", "--check")
+        self.assertEqual(code, 0, err)
+        found = json.loads(out)
+        self.assertEqual((found["architecture"], found["container"], found["dialect"]), ("llama", "safetensors", "modelopt"))
+        self.assertEqual(found["tensors"]["total"], len(found["tensor_list"]))
+        self.assertEqual(found["tensors"]["refused"], 0)
+        self.assertIn("nvfp4", found["formats"])
+        self.assertTrue(found["fit"]["fits"])
+        self.assertIsNone(found["experts"])
+
+    def test_explain_tells_ten_steps(self):
+        code, out, _ = run("inspect", "demo", "--explain")
+        self.assertEqual(code, 0)
+        self.assertEqual([line.split(".")[0].strip() for line in out.splitlines()], [str(i) for i in range(1, 11)])
+
+    def test_look_alikes_and_broken_files(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for content, words in ((b"", "empty"), (b"GGU", "3 of"), (b"version https://git-lfs.github.com/spec/v1\n" * 3, "LFS"),
+                                   (b"<!DOCTYPE html><html></html>" * 4, "HTML"), (b"PK\x03\x04" + b"x" * 64, "zip"),
+                                   (b"GGUF" + struct.pack("<I", 9) + b"\0" * 64, "version 9"),
+                                   (b"GGUF" + struct.pack(">I", 3) + b"\0" * 64, "big-endian")):
+                path = folder / "model.gguf"
+                path.write_bytes(content)
+                self.refuses(65, words, "inspect", path)
+                self.refuses(65, words, "run", path, "-p", "x")
+            os.mkfifo(folder / "pipe.gguf")
+            self.refuses(65, "not a regular file", "inspect", folder / "pipe.gguf")
+            whole = (ZOO / "llama/q4_0.gguf").read_bytes()
+            (folder / "cut.gguf").write_bytes(whole[:-1000])
+            self.refuses(65, "cut.gguf", "inspect", folder / "cut.gguf")
+
+    def test_names_with_escapes_are_shown_escaped(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "evil\x1b[31m.gguf"
+            path.write_bytes(b"GGUF")
+            code, _, err = run("inspect", path)
+            self.assertEqual(code, 65)
+            self.assertNotIn("\x1b", err)
+
+
+class Verify(Case):
+    def test_agrees_and_differs(self):
+        expected = ZOO / "llama/nvfp4.expected.json"
+        code, out, err = run("verify", "demo", "--expected", expected, "--precision", "f32", "--json")
+        self.assertEqual(code, 0, err)
+        found = json.loads(out)
+        self.assertEqual((found["compared"], found["equal"]), (768, 768))
+        self.assertLess(found["mean_kl"], 1e-6)
+        code, out, _ = run("verify", ZOO / "llama/q4_0.gguf", "--expected", expected, "--precision", "f32")
+        self.assertEqual(code, 1)
+        self.assertIn("DIFFERS", out)
+
+    def test_bad_references(self):
+        self.refuses(66, "no such file", "verify", "demo", "--expected", "missing.json")
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write('{"prompts":[{"prompt_ids":[1],"greedy_ids":[2],"top2_margin":[]}]}')
+            file.flush()
+            self.refuses(65, "top2_margin", "verify", "demo", "--expected", file.name)
+
+
+class Text(Case):
+    def test_jsonl_answers_every_line_in_order(self):
+        lines = ['"In the"', "{broken", '{"text":"In the","add_special":false}', '{"base64":"SW4gdGhl"}', '{"text":1}',
+                 '{"text":"x","nonsense":1}', "[1,2]"]
+        code, out, err = run("tokenize", "demo", "--jsonl", stdin="\n".join(lines) + "\n")
+        self.assertEqual(code, 0, err)
+        answers = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual(len(answers), len(lines))
+        self.assertEqual(answers[0], answers[3])
+        self.assertEqual(answers[0][1:], answers[2])
+        for i in (1, 4, 5, 6):
+            self.assertEqual(list(answers[i]), ["error"], answers[i])
+
+    def test_round_trip(self):
+        text = "The quick brown fox \u00e9\u4e2d\U0001f600\n  jumps."
+        for model in ("demo", ZOO / "qwen3/nvfp4"):
+            ids = json.loads(run("tokenize", model, "--no-special", "--jsonl", stdin=json.dumps(text) + "\n")[1])
+            back = json.loads(run("detokenize", model, "--jsonl", stdin=json.dumps({"ids": ids, "skip_special": True}) + "\n")[1])
+            self.assertEqual(back, text)
+        self.refuses(64, "ids[0]", "detokenize", "demo", "--ids", "1024")
+
+    def test_bare_tokenizer_file(self):
+        code, out, err = run("tokenize", ZOO / "llama/nvfp4/tokenizer.json", "-p", "In the", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(out, run("tokenize", ZOO / "llama/nvfp4", "-p", "In the", "--json")[1])
+
+    def test_templates(self):
+        request = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
+        code, out, err = run("template", "demo", stdin=json.dumps(request))
+        self.assertEqual(code, 0, err)
+        self.assertIn("Hi", out)
+        self.assertEqual(out, run("template", "demo", "-p", "Hi")[1])
+        with tempfile.TemporaryDirectory() as folder:
+            bad = Path(folder) / "bad.jinja"
+            bad.write_text("line one\n{% if %}")
+            self.refuses(65, "line 2", "template", bad, "-p", "x")
+            raising = Path(folder) / "raise.jinja"
+            raising.write_text("{{ raise_exception('no such role') }}")
+            self.refuses(65, "no such role", "template", raising, "-p", "x")
+
+
+class Chat(Case):
+    def test_a_conversation(self):
+        with tempfile.TemporaryDirectory() as folder:
+            saved = Path(folder) / "talk.json"
+            lines = ["Hello", "/regen", "/stats", f"/save {saved}", "/reset", f"/load {saved}", "/help", "/quit", "never"]
+            code, out, err = run("chat", "demo", "-n", "4", "--temp", "0", stdin="\n".join(lines) + "\n")
+            self.assertEqual(code, 0, err)
+            talk = json.loads(saved.read_text())
+            self.assertEqual([message["role"] for message in talk], ["user", "assistant"])
+            self.assertIn("2 messages", out)
+            self.assertIn("/regen", out)
+
+
+class Odds(Case):
+    def test_help_of_every_verb(self):
+        top = run("--help")
+        self.assertEqual(top[0], 0)
+        for verb in ("run", "chat", "inspect", "verify", "tokenize", "detokenize", "template", "devices", "completion", "pull"):
+            self.assertIn(verb, top[1])
+            code, out, _ = run(verb, "--help")
+            self.assertEqual(code, 0)
+            self.assertIn("--config", out)
+        self.assertRegex(run("--version")[1], r"^\d+\.\d+\.\d+\n$")
+
+    def test_devices(self):
+        found = json.loads(run("devices", "--json")[1])
+        names = [device["name"] for device in found["devices"]]
+        self.assertIn("cpu", names)
+        self.assertIn("cuda", names)
+        self.assertTrue(all(device["available"] or device["reason"] for device in found["devices"]))
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            code, out, _ = run("completion", shell)
+            self.assertEqual(code, 0)
+            self.assertIn("--max-tokens" if shell != "fish" else "max-tokens", out)
+        self.refuses(64, "tcsh", "completion", "tcsh")
+        script = run("completion", "bash")[1] + 'COMP_WORDS=(vernier ru); COMP_CWORD=1; _vernier; echo "${COMPREPLY[@]}"'
+        self.assertEqual(subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout, "run\n")
+
+    def test_pull_names_what_it_knows(self):
+        self.refuses(64, "smollm2-135m", "pull", "gpt-5")
+
+    def test_closed_output_is_an_error_not_a_signal(self):
+        process = subprocess.Popen([VERNIER, "run", "demo", "-p", "And", "-n", "64", "--ignore-eos"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.close()
+        time.sleep(0.1)
+        process.stderr.read()
+        self.assertEqual(process.wait(timeout=30), 74)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=["cli_test"])
