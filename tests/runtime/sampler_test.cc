@@ -130,7 +130,7 @@ TEST(SamplingParams, RangesAreChecked) {
     const auto error = validate(params, 100);
     return error ? error->message : std::string();
   };
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(bad([](SamplingParams&) {}), "");
   EXPECT_NE(bad([](SamplingParams& p) { p.temperature = -1.0F; }), "");
   EXPECT_NE(bad([](SamplingParams& p) { p.temperature = kNan; }), "");
