@@ -37,8 +37,8 @@ Ledger::Ledger(std::span<const TensorRecord> records)
 bool Ledger::take_slice(std::uint32_t record, StoredAs slice) {
   State& state = states_[record];
   const std::uint8_t bit = slice_bit(slice);
-  const bool is_taken = state.fate != Fate::kOpen && state.fate != Fate::kUsed;
-  if (is_taken || overlaps(state.slices, bit)) {
+  if (state.fate == Fate::kRefused) return false;  // and has been reported
+  if (state.fate == Fate::kIgnored || overlaps(state.slices, bit)) {
     refuse(record, Error{ErrorCode::kCorrupt, label(records_[record]) + " would be used twice", {}});
     return false;
   }

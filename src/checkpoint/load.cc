@@ -11,6 +11,7 @@
 namespace vernier {
 namespace {
 
+constexpr std::size_t kMaxWarnings = 10;
 constexpr std::int64_t kScanBytes = 4LL << 20U;  // about what a thread scans between two looks at the queue
 
 Status first_problem(const Accounting& accounting) {
@@ -95,10 +96,16 @@ class Loader {
       VN_ASSIGN(view.outer, make_outer(*stored, plan.slice, expert, plan_.records));
       const TensorRecord& named = plan_.records[stored->outer == kNoTensor ? stored->codes : stored->outer];
       VN_TRY(check_outer_scale(view, named.name));
+      if (outer_scale_is_unusual(view.outer)) warn_unusual(named);
       views.push_back(std::move(view));
       add_pieces(views.back(), plan_.records[stored->codes]);
     }
     return {};
+  }
+
+  void warn_unusual(const TensorRecord& scale) {
+    if (weights_.warnings.size() == kMaxWarnings) return;
+    weights_.warnings.push_back(label(scale) + " is outside 1e-12 .. 1e4: was a divisor stored for a multiplier?");
   }
 
   /// `weight` stays where it is until the scan is over.

@@ -35,7 +35,7 @@ bool is_class_name(std::string_view target) { return target == "Linear" || targe
 const Json* find_declaration(const Json* config) {
   const Json* found = object_member(config, "quantization_config");
   if (found == nullptr) found = object_member(object_member(config, "text_config"), "quantization_config");
-  return found;
+  return found == nullptr || found->as_object().empty() ? nullptr : found;
 }
 
 struct UnsupportedMethod {

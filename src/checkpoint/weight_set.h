@@ -80,6 +80,7 @@ class WeightSet {
 
   std::unordered_map<std::string, std::vector<Weight>> matrices;
   std::unordered_map<std::string, std::vector<float>> vectors;
+  std::vector<std::string> warnings;  ///< values that are legal but look like a mistake of the producer
 };
 
 struct LoadOptions {

@@ -103,6 +103,7 @@ void fill_info(const OpenedModel& opened, const EngineOptions& options, LoadedMo
 Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_dtype, LoadedModel& loaded) {
   const Architecture& architecture = *opened.description.architecture;
   VN_ASSIGN(const WeightSet weights, load(opened.resolved, {.check_blocks = options.check_weights}));
+  loaded.info.warnings.insert(loaded.info.warnings.end(), weights.warnings.begin(), weights.warnings.end());
   for (const auto& [role, matrices] : weights.matrices) {
     for (const Weight& weight : matrices) VN_TRY(loaded.backend->supports(weight.format));
   }

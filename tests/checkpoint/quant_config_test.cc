@@ -33,6 +33,8 @@ TEST(QuantConfigTest, NothingDeclared) {
   EXPECT_FALSE(config->declared());
   EXPECT_EQ(config->dialect(), "");
   EXPECT_EQ(about(*config, "model.layers.0.mlp.up_proj"), "nothing");
+  ASSERT_TRUE(parse("{}"));
+  EXPECT_FALSE(parse("{}")->declared());
 }
 
 TEST(QuantConfigTest, ModelOptBlackList) {

@@ -99,8 +99,12 @@ TEST(Refusals, SecondLevelScaleThatNoValidFileHolds) {
     EXPECT_TRUE(fails_with(checkpoint.load(), {"'a.weight_scale_2'", "above zero"})) << bad;
   }
   TestCheckpoint good = fp4_checkpoint();
-  good.file.tensor("a.weight_scale_2", "F32", {}, f32({1e-4F}));
-  EXPECT_TRUE(good.load());
+  auto& scale = good.file.tensor("a.weight_scale_2", "F32", {}, f32({1e-4F}));
+  ASSERT_TRUE(good.load());
+  EXPECT_TRUE(good.load()->warnings.empty());
+  scale.data = f32({5e4F});
+  ASSERT_TRUE(good.load());
+  EXPECT_EQ(good.load()->warnings.size(), 1U);
 }
 
 TEST(Refusals, RowScaleThatNoValidFileHolds) {
@@ -306,6 +310,16 @@ TEST(Refusals, OnlyTrunkProjectionsCount) {
       declared(R"({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["*up_proj"]})", true);
   head.specs[0].kind = TensorKind::kHead;
   EXPECT_TRUE(is_accepted(head));
+}
+
+TEST(Refusals, FusedBankAgainstTheConfigOnce) {
+  TestCheckpoint checkpoint;
+  checkpoint.config = R"({"quantization_config": {"quant_method": "fp8"}})";
+  checkpoint.zeros("model.mlp.experts.gate_up_proj", "BF16", {1, 4, 2});
+  checkpoint.specs = {matrix_spec("gate", {1, 2, 2}, {{"model.mlp.experts.gate_up_proj", StoredAs::kFirstHalf, false}}),
+                      matrix_spec("up", {1, 2, 2}, {{"model.mlp.experts.gate_up_proj", StoredAs::kSecondHalf, false}})};
+  EXPECT_TRUE(is_refused(checkpoint, {"'model.mlp.experts.gate_up_proj'", "BF16", "FP8"}));
+  EXPECT_EQ(checkpoint.resolve()->accounting().problems.size(), 1U);
 }
 
 TEST(Refusals, SingleExpertAgainstTheConfig) {
