@@ -33,7 +33,7 @@ struct FormatCase {
   WeightLayout layout{};
   std::string name;  ///< fit for a test's name: "q4_0_interleaved"
   std::int64_t cols_multiple = 1;
-  friend void PrintTo(const FormatCase& format, std::ostream* out) { *out << format.name; }
+  friend void PrintTo(const FormatCase& which, std::ostream* out) { *out << which.name; }
 };
 [[nodiscard]] std::vector<FormatCase> all_format_cases();
 
