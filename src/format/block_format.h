@@ -59,6 +59,13 @@ template <class F>
 concept HasCodes = requires {
   typename F::Element;
 };
+/// Interleaved blocks of 32 values (F16 scale at byte 0): 4-bit codes in halves at kCodesAt, value = scale * (code -
+/// kCentre), or with kHasMinimum scale * code + the F16 at byte 2; with kHasHighBits, bit i of the u32 at kHighAt is
+/// bit 4 of code i. decode_block() says the same; kernels use these constants to do it faster.
+template <class F>
+concept HasAffineCodes = requires {
+  F::kCentre;
+};
 template <class F>
 concept HasPlain = requires {
   typename F::Plain;

@@ -64,8 +64,11 @@ static_assert(Q8_0Format::kBlockBytes == Q8_0Format::Interleaved::kCodesAt + Q8_
 
 /// What q4_1, q5_0 and q5_1 share. kHasMinimum: an F16 minimum follows the scale; else codes are centred.
 /// kHasHighBits: a fifth bit of each code comes from a 32-bit word before the nibbles.
-template <bool kHasMinimum, bool kHasHighBits>
+template <bool kMinimum, bool kHighBits>
 struct GgmlBlock32 {
+  static constexpr bool kHasMinimum = kMinimum;
+  static constexpr bool kHasHighBits = kHighBits;
+  static constexpr int kCentre = kMinimum ? 0 : kHighBits ? 16 : 8;
   static constexpr int kBlockValues = 32;
   static constexpr int kHighAt = kHasMinimum ? 4 : 2;
   static constexpr int kCodesAt = kHighAt + (kHasHighBits ? 4 : 0);
@@ -83,14 +86,20 @@ struct GgmlBlock32 {
   VN_HOST_DEVICE static void decode_block(const std::byte* block, float* out) {
     constexpr int kHalf = kBlockValues / 2;
     const float scale = load_f16(block);
+    const float minimum = kHasMinimum ? load_f16(block + 2) : 0.0F;
     const std::uint32_t high = kHasHighBits ? load_u32(block + kHighAt) : 0;
+    // Codes first, into memory that `out` can't overlap: compilers turn both loops into vector code.
+    std::uint8_t codes[kBlockValues];
+    for (int i = 0; i < kHalf; ++i) {
+      codes[i] = load_u8(block + kCodesAt + i) & 0xF;
+      codes[i + kHalf] = static_cast<std::uint8_t>(load_u8(block + kCodesAt + i) >> 4);
+    }
     for (int i = 0; i < kBlockValues; ++i) {
-      int code = load_u8(block + kCodesAt + i % kHalf) >> (i < kHalf ? 0 : 4) & 0xF;
-      code |= static_cast<int>(high >> i & 1) << 4;
+      const int code = codes[i] | static_cast<int>(high >> i & 1) << 4;
       if constexpr (kHasMinimum) {
-        out[i] = multiply_then_add(scale, static_cast<float>(code), load_f16(block + 2));
+        out[i] = multiply_then_add(scale, static_cast<float>(code), minimum);
       } else {
-        out[i] = scale * static_cast<float>(code - (kHasHighBits ? 16 : 8));
+        out[i] = scale * static_cast<float>(code - kCentre);
       }
     }
   }

@@ -123,14 +123,20 @@ struct Q6_KFormat {
 
   VN_HOST_DEVICE static void decode_block(const std::byte* block, float* out) {
     const float scale = load_f16(block + 208);
+    // Codes first, into memory that `out` can't overlap: compilers turn both loops into vector code.
+    std::uint8_t codes[kBlockValues];
+    for (int quarter = 0; quarter < 8; ++quarter) {  // 32 values each, four of them in each half
+      const std::byte* low = block + quarter / 4 * 64 + quarter % 2 * 32;
+      const std::byte* high = block + 128 + quarter / 4 * 32;
+      for (int i = 0; i < 32; ++i) {
+        const int low_bits = load_u8(low + i) >> (quarter % 4 / 2 * 4) & 0xF;
+        const int high_bits = load_u8(high + i) >> (quarter % 4 * 2) & 3;
+        codes[quarter * 32 + i] = static_cast<std::uint8_t>(low_bits | high_bits << 4);
+      }
+    }
     for (int sub = 0; sub < 16; ++sub) {
       const float factor = scale * static_cast<float>(static_cast<std::int8_t>(load_u8(block + 192 + sub)));
-      for (int i = sub * 16; i < sub * 16 + 16; ++i) {
-        const int half = i / 128;
-        const int low = load_u8(block + half * 64 + i % 64) >> (i % 128 / 64 * 4) & 0xF;
-        const int high = load_u8(block + 128 + half * 32 + i % 32) >> (i % 128 / 32 * 2) & 3;
-        out[i] = factor * static_cast<float>((low | high << 4) - 32);
-      }
+      for (int i = sub * 16; i < sub * 16 + 16; ++i) out[i] = factor * static_cast<float>(codes[i] - 32);
     }
   }
 };

@@ -78,6 +78,28 @@ float group_scale(const std::byte* scales, std::int64_t group) {
   }
 }
 
+/// A block of a format with affine codes.
+template <class F>
+void decode_affine_block(const std::byte* block, float* out) {
+  Codes low = Codes::load_low_nibbles(block + F::kCodesAt);
+  Codes high = Codes::load_high_nibbles(block + F::kCodesAt);
+  if constexpr (F::kHasHighBits) {
+    low = low.with_bit4(vn::load_u16(block + F::kHighAt));
+    high = high.with_bit4(vn::load_u16(block + F::kHighAt + 2));
+  }
+  const Lanes scale = Lanes::all(Lanes::half_to_float(vn::load_u16(block)));
+  if constexpr (F::kHasMinimum) {
+    // Two roundings, as the format is defined.
+    const Lanes minimum = Lanes::all(Lanes::half_to_float(vn::load_u16(block + 2)));
+    (scale * Lanes::from_int8(low) + minimum).store(out);
+    (scale * Lanes::from_int8(high) + minimum).store(out + 16);
+  } else {
+    const Lanes centre = Lanes::all(static_cast<float>(F::kCentre));
+    (scale * (Lanes::from_int8(low) - centre)).store(out);
+    (scale * (Lanes::from_int8(high) - centre)).store(out + 16);
+  }
+}
+
 template <class F>
 void decode_interleaved(const std::byte* codes, const std::byte* /*scales*/, std::int64_t cols, float* out) {
   for (std::int64_t i = 0; i < cols; i += F::kBlockValues, codes += F::kBlockBytes) {
@@ -88,6 +110,8 @@ void decode_interleaved(const std::byte* codes, const std::byte* /*scales*/, std
         decode_group<F, Layout>(codes + Layout::kCodesAt + group * kGroupBytes, group_scale<F, Layout>(codes, group),
                                 out + i + group * F::kScaleValues);
       }
+    } else if constexpr (vn::HasAffineCodes<F>) {
+      decode_affine_block<F>(codes, out + i);
     } else {
       F::decode_block(codes, out + i);
     }

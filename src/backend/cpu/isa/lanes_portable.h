@@ -46,6 +46,12 @@ struct Codes {
     for (std::uint8_t& code : c.code) code = static_cast<std::uint8_t>(code >> 4);
     return c;
   }
+  /// Codes below 16, each with 16 added where its bit of `bits` is set.
+  [[nodiscard]] Codes with_bit4(std::uint16_t bits) const {
+    Codes c;
+    for (int i = 0; i < 16; ++i) c.code[i] = static_cast<std::uint8_t>(code[i] | (bits >> i & 1) << 4);
+    return c;
+  }
 };
 
 struct Lanes {
