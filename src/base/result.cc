@@ -15,6 +15,7 @@ std::string_view error_code_name(ErrorCode code) {
 }
 
 Error with_context(Error error, std::string_view context) {
+  if (error.message.starts_with(context)) return error;
   error.message = fmt::format("{}: {}", context, error.message);
   return error;
 }

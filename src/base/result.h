@@ -31,7 +31,8 @@ template <class... Args>
   return tl::unexpected<Error>(Error{code, fmt::format(format, std::forward<Args>(args)...), std::move(hint)});
 }
 
-/// Prefixes the message of an error on its way up: "model.gguf: tensor 'x': ...".
+/// Prefixes the message of an error on its way up: "model.gguf: tensor 'x': ...". A message that begins with the
+/// context already stays as it is.
 [[nodiscard]] Error with_context(Error error, std::string_view context);
 
 /// Text from an untrusted source made fit for one line of a message: control characters, quotes, backslashes and

@@ -151,8 +151,7 @@ void print_inspection(const Inspection& found) {
 /// All problems on stderr, the first as the error; exit status 65.
 int report_problems(const Inspection& found) {
   constexpr std::size_t kShown = 10;
-  Error first = found.problems.front();
-  first.message = found.name + ": " + first.message;
+  Error first = with_context(found.problems.front(), found.name);
   if (found.problems.size() > 1) {
     first.message += fmt::format(" (and {} more)", found.problems.size() - 1);
   }

@@ -1,4 +1,5 @@
 // The `vernier` program: finds the verb, parses its flags, runs it, and turns whatever happens into an exit status.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <map>
@@ -11,6 +12,17 @@
 
 namespace vernier::cli {
 namespace {
+
+/// The words of the command line, the last first as CLI11 takes them. `help` and `help VERB` are --help.
+std::vector<std::string> command_words(int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
 
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Vernier runs block-scaled low-precision language models exactly as published.", "vernier");
@@ -28,7 +40,7 @@ int parse_and_run(int argc, char** argv) {
   }
   if (const Status status = apply_config_file(app, argc, argv); !status) return report(status.error());
   try {
-    app.parse(argc, argv);
+    app.parse(command_words(argc, argv));
   } catch (const CLI::Success& help) {  // --help, --version
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

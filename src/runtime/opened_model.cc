@@ -125,15 +125,12 @@ Result<CheckpointFiles> open_checkpoint(const fs::path& model, const OpenOptions
 Result<OpenedModel> open_model(const fs::path& model, const OpenOptions& options) {
   VN_ASSIGN(CheckpointFiles files, open_checkpoint(model, options));
   const std::string name = files.name();
-  const auto named = [&](Error error) {
-    return error.message.starts_with(name) ? std::move(error) : with_context(std::move(error), name);
-  };
   auto description = describe_model(files);
-  if (!description) return tl::unexpected(named(std::move(description).error()));
+  if (!description) return tl::unexpected(with_context(std::move(description).error(), name));
   const auto specs = description->architecture->tensors(description->config);
   const auto ignored = description->architecture->ignored(description->config);
   auto resolved = resolve(files, specs, ignored, {.lenient = options.lenient});
-  if (!resolved) return tl::unexpected(named(std::move(resolved).error()));
+  if (!resolved) return tl::unexpected(with_context(std::move(resolved).error(), name));
   return OpenedModel{std::move(files), std::move(*description), std::move(*resolved)};
 }
 

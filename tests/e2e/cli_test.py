@@ -7,6 +7,7 @@ Usage: cli_test.py PATH_TO_VERNIER PATH_TO_TESTS_DATA
 import json
 import os
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -138,6 +139,50 @@ class Run(Case):
         self.refuses(64, "precision", "run", "demo", "-p", "x", "--precision", "fp64")
         self.refuses(64, "subcommand", "nonsense")
         self.refuses(64, "subcommand")
+
+
+class Hostile(Case):
+    """Files that are whole as containers and wrong as models (rows K3, K9, K10, C31 of docs/hostile-inputs.md)."""
+
+    def changed(self, folder, file, change):
+        copy = Path(folder) / "model"
+        shutil.copytree(ZOO / "llama/nvfp4", copy)
+        content = json.loads((copy / file).read_text())
+        change(content)
+        (copy / file).write_text(json.dumps(content))
+        return copy
+
+    def test_unknown_architecture_lists_the_known_ones(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.changed(folder, "config.json", lambda config: config.update(
+                model_type="nonsense", architectures=["Nonsense"], auto_map={"AutoModel": "evil.py"}))
+            (path / "evil.py").write_text("raise SystemExit(99)")
+            self.refuses(65, ["nonsense", "qwen3moe", "gpt-oss"], "inspect", path)
+
+    def test_integers_of_fifty_digits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.changed(folder, "config.json", lambda config: config.update(num_hidden_layers=10**50))
+            self.refuses(65, "num_hidden_layers", "run", path, "-p", "x")
+
+    def test_more_tokens_than_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.changed(folder, "tokenizer.json", lambda tokenizer: tokenizer["added_tokens"].append(
+                dict(tokenizer["added_tokens"][0], id=1024, content="<|extra|>")))
+            self.refuses(65, ["1025", "1024"], "run", path, "-p", "x")
+
+    def test_a_file_that_shrinks_while_in_use(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.gguf"
+            shutil.copy(ZOO / "llama/q8_0.gguf", path)
+            with subprocess.Popen([VERNIER, "chat", path, "-n", "2", "--temp", "0"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+                process.stdin.write("Hello\n")
+                process.stdin.flush()
+                process.stdout.readline()  # the first answer: the model is loaded
+                os.truncate(path, 4096)
+                out, err = process.communicate("Hello\n/quit\n", timeout=30)
+                self.assertEqual(process.returncode, 0, (out, err))
+                self.assertIn("truncated", err)
 
 
 class Settings(Case):
@@ -292,6 +337,8 @@ class Chat(Case):
 class Odds(Case):
     def test_help_of_every_verb(self):
         top = run("--help")
+        self.assertEqual(top, run("help"))
+        self.assertEqual(run("run", "--help"), run("help", "run"))
         self.assertEqual(top[0], 0)
         for verb in ("run", "chat", "inspect", "verify", "tokenize", "detokenize", "template", "devices", "completion", "pull"):
             self.assertIn(verb, top[1])
