@@ -31,7 +31,8 @@ enum class ContainerKind : std::uint8_t {
 /// All tensors of a checkpoint, over all its files, each checked by its container's reader; names are unique over all
 /// of them. Immutable after opening, safe to read from any thread; records share ownership of the mapped files.
 ///
-/// Errors: kNotFound (no such path), kCorrupt (also shards missing: all are listed), kUnsupported, kOutOfMemory (mapping).
+/// Errors: kNotFound (no such path), kCorrupt (also shards missing: all are listed), kUnsupported, kOutOfMemory
+/// (mapping).
 class CheckpointFiles {
  public:
   /// `path` is a .gguf (any shard of a split set), a .safetensors (with its index's other shards, if it has an index),
