@@ -1,4 +1,4 @@
-// The merge loop: a linked list of symbols and a heap of pairs whose stale entries are skipped.
+// Characters to symbols, and their merges by rank.
 #include "text/bpe.h"
 
 #include <algorithm>
@@ -12,11 +12,6 @@ namespace {
 
 std::uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32U | static_cast<std::uint32_t>(right);
-}
-
-/// Heap order: the lowest rank on top, of equal ones the leftmost.
-bool later(const BpeScratch::Pair& a, const BpeScratch::Pair& b) {
-  return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
 }
 
 }  // namespace
@@ -47,44 +42,32 @@ Result<BpeModel> BpeModel::build(const Vocabulary& vocabulary, const std::vector
   return model;
 }
 
-const BpeModel::Merged* BpeModel::find_merge(TokenId left, TokenId right) const {
-  return merges_.find(pair_key(left, right));
-}
-
-bool BpeModel::add_bytes(char32_t c, std::vector<BpeScratch::Symbol>& symbols) const {
+bool BpeModel::add_bytes(char32_t c, std::vector<TokenId>& symbols) const {
   std::string bytes;
   append_utf8(bytes, c);
   const auto id_of = [&](char byte) { return vocabulary_->byte_ids()[static_cast<unsigned char>(byte)]; };
   if (std::ranges::any_of(bytes, [&](char byte) { return id_of(byte) < 0; })) return false;
-  for (const char byte : bytes) symbols.push_back({id_of(byte), 0, 0});
+  for (const char byte : bytes) symbols.push_back(id_of(byte));
   return true;
 }
 
-void BpeModel::add_symbols(std::u32string_view piece, std::vector<BpeScratch::Symbol>& symbols) const {
+void BpeModel::add_symbols(std::u32string_view piece, std::vector<TokenId>& symbols) const {
   // An unknown token waits for its run to end. That the bytes of a later character overtake it is what the library
   // does that published ids come from.
   bool unknown_waits = false;
   for (const char32_t c : piece) {
     if (const auto id = vocabulary_->find_in_model(c)) {
-      if (unknown_waits) symbols.push_back({*options_.unknown, 0, 0});
+      if (unknown_waits) symbols.push_back(*options_.unknown);
       unknown_waits = false;
-      symbols.push_back({*id, 0, 0});
+      symbols.push_back(*id);
     } else if (options_.byte_fallback && add_bytes(c, symbols)) {
       continue;
     } else if (options_.unknown) {
-      if (unknown_waits && !options_.fuse_unknown) symbols.push_back({*options_.unknown, 0, 0});
+      if (unknown_waits && !options_.fuse_unknown) symbols.push_back(*options_.unknown);
       unknown_waits = true;
     }
   }
-  if (unknown_waits) symbols.push_back({*options_.unknown, 0, 0});
-}
-
-void BpeModel::push_pair(BpeScratch& scratch, std::int32_t left) const {
-  const std::int32_t right = scratch.symbols[static_cast<std::size_t>(left)].next;
-  if (right < 0) return;
-  const Merged* merged = find_merge(scratch.symbols[static_cast<std::size_t>(left)].id,
-                                    scratch.symbols[static_cast<std::size_t>(right)].id);
-  if (merged != nullptr) scratch.heap.push_back({merged->rank, left, merged->id});
+  if (unknown_waits) symbols.push_back(*options_.unknown);
 }
 
 void BpeModel::encode(std::u32string_view piece, BpeScratch& scratch, std::vector<TokenId>& out) const {
@@ -95,39 +78,24 @@ void BpeModel::encode(std::u32string_view piece, BpeScratch& scratch, std::vecto
     }
   }
   auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
+  auto& merged = scratch.merged;
   symbols.clear();
-  heap.clear();
   add_symbols(piece, symbols);
-  const auto count = static_cast<std::int32_t>(symbols.size());
-  for (std::int32_t i = 0; i < count; ++i) {
-    symbols[static_cast<std::size_t>(i)].previous = i - 1;
-    symbols[static_cast<std::size_t>(i)].next = i + 1 < count ? i + 1 : -1;
-  }
-  for (std::int32_t i = 0; i < count; ++i) push_pair(scratch, i);
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const BpeScratch::Pair pair = heap.back();
-    heap.pop_back();
-    BpeScratch::Symbol& left = symbols[static_cast<std::size_t>(pair.left)];
-    if (left.id < 0 || left.next < 0) continue;
-    BpeScratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-    const Merged* merged = find_merge(left.id, right.id);
-    if (merged == nullptr || merged->rank != pair.rank) continue;  // one of the two has changed since
-    left.id = pair.merged;
-    right.id = -1;
-    left.next = right.next;
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = pair.left;
-    for (const std::int32_t changed : {left.previous, pair.left}) {
-      if (changed < 0) continue;
-      const std::size_t before = heap.size();
-      push_pair(scratch, changed);
-      if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), later);
-    }
-  }
-  for (const BpeScratch::Symbol& symbol : symbols) {
-    if (symbol.id >= 0) out.push_back(symbol.id);
+  merged.resize(symbols.size());
+  const auto cost = [&](std::int32_t left, std::int32_t right) {
+    const Merged* found =
+        merges_.find(pair_key(symbols[static_cast<std::size_t>(left)], symbols[static_cast<std::size_t>(right)]));
+    if (found == nullptr) return kNoMerge;
+    merged[static_cast<std::size_t>(left)] = found->id;
+    return found->rank;
+  };
+  const auto merge = [&](std::int32_t left, std::int32_t right) {
+    symbols[static_cast<std::size_t>(left)] = merged[static_cast<std::size_t>(left)];
+    symbols[static_cast<std::size_t>(right)] = -1;
+  };
+  merge_all(symbols.size(), scratch.loop, cost, merge);
+  for (const TokenId symbol : symbols) {
+    if (symbol >= 0) out.push_back(symbol);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "text/hash.h"
+#include "text/merge_loop.h"
 #include "text/vocabulary.h"
 
 namespace vernier::text_internal {
@@ -21,20 +22,11 @@ struct BpeOptions {
   std::optional<TokenId> unknown = std::nullopt;  ///< without it, unknown characters give nothing
 };
 
-/// A neighbouring pair on the way, or a symbol of the piece. Reused between pieces.
+/// Reused between pieces.
 struct BpeScratch {
-  struct Symbol {
-    TokenId id;
-    std::int32_t previous;
-    std::int32_t next;  // -1: none; a symbol that was merged into its left neighbour has id -1
-  };
-  struct Pair {
-    std::uint32_t rank;
-    std::int32_t left;
-    TokenId merged;
-  };
-  std::vector<Symbol> symbols;
-  std::vector<Pair> heap;
+  std::vector<TokenId> symbols;  // -1: merged into the left neighbour
+  std::vector<TokenId> merged;   // what merging each symbol with its right neighbour gives
+  MergeLoopScratch loop;
 };
 
 class BpeModel {
@@ -55,10 +47,8 @@ class BpeModel {
   };
   explicit BpeModel(const Vocabulary& vocabulary, BpeOptions options) : vocabulary_(&vocabulary), options_(options) {}
 
-  void add_symbols(std::u32string_view piece, std::vector<BpeScratch::Symbol>& symbols) const;
-  bool add_bytes(char32_t c, std::vector<BpeScratch::Symbol>& symbols) const;
-  void push_pair(BpeScratch& scratch, std::int32_t left) const;
-  [[nodiscard]] const Merged* find_merge(TokenId left, TokenId right) const;
+  void add_symbols(std::u32string_view piece, std::vector<TokenId>& symbols) const;
+  bool add_bytes(char32_t c, std::vector<TokenId>& symbols) const;
 
   const Vocabulary* vocabulary_;
   BpeOptions options_;

@@ -194,7 +194,7 @@ class Loader {
     }
     use_metaspaces(decoder);
     add_bos_default_ = true;
-    auto model = ScoreBpeModel::build(parts_->vocabulary, std::move(source_.scores), parts_->unknown);
+    auto model = ScoreBpeModel::build(parts_->vocabulary, source_.scores, parts_->unknown);
     if (!model) return tl::unexpected(with_context(std::move(model).error(), "tokenizer.ggml.scores"));
     parts_->model = *std::move(model);
     return {};

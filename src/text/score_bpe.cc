@@ -2,6 +2,7 @@
 #include "text/score_bpe.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/utf8.h"
@@ -10,31 +11,28 @@
 namespace vernier::text_internal {
 namespace {
 
-/// Heap order: the highest score on top, of equal ones the leftmost.
-bool later(const ScoreBpeScratch::Pair& a, const ScoreBpeScratch::Pair& b) {
-  return a.score != b.score ? a.score < b.score : a.left > b.left;
+/// A number that is lower the higher a finite score is: its bits as an integer, with the sign handled.
+std::uint32_t cost_of(float score) {
+  constexpr std::uint32_t kSign = 0x80000000;
+  const auto bits = std::bit_cast<std::uint32_t>(score + 0.0F);  // -0 becomes 0
+  const std::uint32_t ascending = (bits & kSign) != 0 ? ~bits : bits | kSign;
+  return ~ascending;
 }
 
 }  // namespace
 
-Result<ScoreBpeModel> ScoreBpeModel::build(const Vocabulary& vocabulary, std::vector<float> scores,
+Result<ScoreBpeModel> ScoreBpeModel::build(const Vocabulary& vocabulary, const std::vector<float>& scores,
                                            std::optional<TokenId> unknown) {
   if (scores.size() != vocabulary.size()) {
     return fail(ErrorCode::kCorrupt, "{} scores for {} tokens", scores.size(), vocabulary.size());
   }
+  ScoreBpeModel model(vocabulary, unknown);
+  model.costs_.reserve(scores.size());
   for (std::size_t i = 0; i < scores.size(); ++i) {
     if (!std::isfinite(scores[i])) return fail(ErrorCode::kCorrupt, "score of token {} is {}", i, scores[i]);
+    model.costs_.push_back(cost_of(scores[i]));
   }
-  return ScoreBpeModel(vocabulary, std::move(scores), unknown);
-}
-
-void ScoreBpeModel::push_pair(ScoreBpeScratch& scratch, std::int32_t left) const {
-  const ScoreBpeScratch::Symbol& a = scratch.symbols[static_cast<std::size_t>(left)];
-  if (a.next < 0) return;
-  const std::uint32_t size = a.size + scratch.symbols[static_cast<std::size_t>(a.next)].size;
-  if (size > vocabulary_->longest_in_model()) return;
-  const auto id = vocabulary_->find_in_model(std::string_view(scratch.text).substr(a.begin, size));
-  if (id) scratch.heap.push_back({scores_[static_cast<std::size_t>(*id)], left, size});
+  return model;
 }
 
 void ScoreBpeModel::append_ids(std::string_view symbol, std::vector<TokenId>& out) const {
@@ -51,41 +49,29 @@ void ScoreBpeModel::append_ids(std::string_view symbol, std::vector<TokenId>& ou
 }
 
 void ScoreBpeModel::encode(std::u32string_view piece, ScoreBpeScratch& scratch, std::vector<TokenId>& out) const {
-  auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
+  auto& sizes = scratch.sizes;
   scratch.text.clear();
-  symbols.clear();
-  heap.clear();
-  const auto count = static_cast<std::int32_t>(piece.size());
-  for (std::int32_t i = 0; i < count; ++i) {
-    const auto begin = static_cast<std::uint32_t>(scratch.text.size());
-    append_utf8(scratch.text, piece[static_cast<std::size_t>(i)]);
-    symbols.push_back(
-        {begin, static_cast<std::uint32_t>(scratch.text.size()) - begin, i - 1, i + 1 < count ? i + 1 : -1});
+  scratch.begins.clear();
+  sizes.clear();
+  for (const char32_t c : piece) {
+    scratch.begins.push_back(static_cast<std::uint32_t>(scratch.text.size()));
+    append_utf8(scratch.text, c);
+    sizes.push_back(static_cast<std::uint32_t>(scratch.text.size()) - scratch.begins.back());
   }
-  for (std::int32_t i = 0; i < count; ++i) push_pair(scratch, i);
-  std::make_heap(heap.begin(), heap.end(), later);
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const ScoreBpeScratch::Pair pair = heap.back();
-    heap.pop_back();
-    ScoreBpeScratch::Symbol& left = symbols[static_cast<std::size_t>(pair.left)];
-    if (left.size == 0 || left.next < 0) continue;
-    ScoreBpeScratch::Symbol& right = symbols[static_cast<std::size_t>(left.next)];
-    if (left.size + right.size != pair.size) continue;  // one of the two has grown since
-    left.size = pair.size;
-    right.size = 0;
-    left.next = right.next;
-    if (left.next >= 0) symbols[static_cast<std::size_t>(left.next)].previous = pair.left;
-    for (const std::int32_t changed : {left.previous, pair.left}) {
-      if (changed < 0) continue;
-      const std::size_t before = heap.size();
-      push_pair(scratch, changed);
-      if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), later);
-    }
-  }
-  for (const ScoreBpeScratch::Symbol& symbol : symbols) {
-    if (symbol.size > 0) append_ids(std::string_view(scratch.text).substr(symbol.begin, symbol.size), out);
+  const std::string_view text = scratch.text;
+  const auto cost = [&](std::int32_t left, std::int32_t right) {
+    const std::uint32_t size = sizes[static_cast<std::size_t>(left)] + sizes[static_cast<std::size_t>(right)];
+    if (size > vocabulary_->longest_in_model()) return kNoMerge;
+    const auto id = vocabulary_->find_in_model(text.substr(scratch.begins[static_cast<std::size_t>(left)], size));
+    return id ? costs_[static_cast<std::size_t>(*id)] : kNoMerge;
+  };
+  const auto merge = [&](std::int32_t left, std::int32_t right) {
+    sizes[static_cast<std::size_t>(left)] += sizes[static_cast<std::size_t>(right)];
+    sizes[static_cast<std::size_t>(right)] = 0;
+  };
+  merge_all(sizes.size(), scratch.loop, cost, merge);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > 0) append_ids(text.substr(scratch.begins[i], sizes[i]), out);
   }
 }
 
