@@ -155,29 +155,11 @@ class Loader {
                   known);
     }
     if (named->nfc) parts_->normalizer.add(NfcStep{});
-    for (const NamedStep& step : named->steps) VN_TRY(add_step(step));
+    VN_TRY(add_named_steps(*named, parts_->pre_tokenizer));
     parts_->pre_tokenizer.add(ByteLevelStep{});
     add_bos_default_ = named->add_bos;
     decoder.byte_level = true;
     return build_bpe({.whole_first = named->whole_first});
-  }
-
-  Status add_step(const NamedStep& step) {
-    switch (step.kind) {
-      case NamedStep::Kind::kEnd: break;
-      case NamedStep::Kind::kDigits:
-        parts_->pre_tokenizer.add(SplitClassStep{is_numeric, SplitBehavior::kIsolated});
-        break;
-      case NamedStep::Kind::kPunctuation:
-        parts_->pre_tokenizer.add(SplitClassStep{is_punctuation, SplitBehavior::kContiguous});
-        break;
-      case NamedStep::Kind::kSplit: {
-        VN_ASSIGN(Regex regex, Regex::compile(step.pattern));
-        parts_->pre_tokenizer.add(SplitStep{std::move(regex)});
-        break;
-      }
-    }
-    return {};
   }
 
   /// Spaces become U+2581, and so they do back in decoded text.

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/result.h"
+#include "text/pretokenizer.h"
+
 namespace vernier::text_internal {
 
 struct NamedStep {
@@ -97,5 +100,8 @@ inline constexpr auto kNamedPreTokenizers = std::to_array<NamedPreTokenizer>({
      .steps = {split_at(R"(\p{N}{1,3})"), split_at(R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)"),
                split_at(kDeepseekV3Pattern)}},
 });
+
+/// Adds the row's steps; mapping bytes to characters isn't among them.
+Status add_named_steps(const NamedPreTokenizer& named, PreTokenizer& pre_tokenizer);
 
 }  // namespace vernier::text_internal
