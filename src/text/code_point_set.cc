@@ -58,6 +58,9 @@ CodePointSet CodePointSet::word() {
   }
   CodePointSet set;
   set.normalize(std::move(ranges));
+  for (const char32_t c : U"\u00B2\u00B3\u00B9\u00BC\u00BD\u00BE") {
+    if (c != 0) set.add(c);
+  }
   return set;
 }
 

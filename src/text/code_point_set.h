@@ -22,6 +22,7 @@ class CodePointSet {
   /// All code points of the general category of one or two letters ("L", "Lu"), or nothing for an unknown name.
   static std::optional<CodePointSet> of_category(std::string_view name);
   static CodePointSet white_space();
+  /// What \w matches in Oniguruma: is_word() without the join controls, and with the digits and fractions of Latin-1.
   static CodePointSet word();
 
   void add(char32_t first, char32_t last);

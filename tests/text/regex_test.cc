@@ -85,7 +85,7 @@ TEST(Regex, AssertionsAndLookaheads) {
 TEST(Regex, UnsupportedConstructsAreNamed) {
   EXPECT_EQ(matches("(?<=a)b", ""), "error: regular expression: group '(?<=' at character 1 isn't supported");
   EXPECT_NE(matches("(?>a)", "").find("isn't supported"), std::string::npos);
-  EXPECT_NE(matches(R"((a)\1)", "").find(R"(escape '\\1')"), std::string::npos);
+  EXPECT_NE(matches(R"((a)\1)", "").find(R"(escape '\1')"), std::string::npos);
   EXPECT_NE(matches(R"(\p{Han})", "").find("property 'Han'"), std::string::npos);
   EXPECT_NE(matches("[[:alpha:]]", "").find("POSIX"), std::string::npos);
   EXPECT_NE(matches("(?i:é)", "").find("case-insensitive"), std::string::npos);
@@ -119,7 +119,7 @@ TEST(Regex, PathologicalPatternsTakeLinearTime) {
   EXPECT_EQ(matches("a*a*a*a*b", letters), "");
   EXPECT_EQ(matches("a++b|x", letters), "");
   EXPECT_EQ(matches("(?=a*b)a", letters), "");
-  EXPECT_EQ(matches("(?=a*b)a(?!a*b)", letters + "b"), "a");
+  EXPECT_EQ(matches("(?=a*b)a(?!a+b)", letters + "b"), "a");
   EXPECT_EQ(matches(R"(\s*[\r\n]+|z)", std::string(letters.size(), ' ')), "");
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   EXPECT_LT(taken.count(), 30);

@@ -58,6 +58,12 @@ void check_all(const std::shared_ptr<const Tokenizer>& tokenizer, const std::str
   EXPECT_EQ(cases, expected_cases);
 }
 
+/// A vocabulary's name as GoogleTest takes it.
+std::string test_name(std::string name) {
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
 struct Vocabulary {
   const char* name;
   std::size_t cases;
@@ -76,11 +82,7 @@ INSTANTIATE_TEST_SUITE_P(All, JsonGoldens,
                                          Vocabulary{"zoo-qwen35", 838}, Vocabulary{"zoo-gpt-oss", 838},
                                          Vocabulary{"zoo-gemma4", 784}, Vocabulary{"unigram-metaspace", 787},
                                          Vocabulary{"bpe-added-options", 838}, Vocabulary{"bpe-metaspace-first", 787}),
-                         [](const auto& info) {
-                           std::string name = info.param.name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& test) { return test_name(test.param.name); });
 
 struct GgufCase {
   const char* name;
@@ -112,11 +114,7 @@ INSTANTIATE_TEST_SUITE_P(All, GgufGoldens,
                                          GgufCase{"zoo-qwen35", "gpt2", "qwen35", "", 838},
                                          GgufCase{"zoo-gpt-oss", "gpt2", "gpt-4o", "", 838},
                                          GgufCase{"zoo-gemma4", "gemma4", "", "<bos>", 784}),
-                         [](const auto& info) {
-                           std::string name = info.param.name;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& test) { return test_name(test.param.name); });
 
 // Runs of one character or of a few in turn: time grows with the length, not with its square. The bound is loose, since
 // a quadratic step would take minutes, and instrumented builds on busy machines are slow.

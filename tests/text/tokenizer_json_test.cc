@@ -119,7 +119,7 @@ TEST(TokenizerJson, PathologicalRegexesAreRefusedOrLinear) {
     return json_with(fmt::format(
         R"(,"pre_tokenizer":{{"type":"Split","pattern":{{"Regex":"{}"}},"behavior":"Isolated"}})", pattern));
   };
-  EXPECT_EQ(encode(with("(a+)+$"), std::string(100000, 'a') + "b").back(), 1);
+  EXPECT_EQ(encode(with("(a+)+$"), std::string(100000, 'a') + "b").back(), 2);
   EXPECT_NE(refusal(with("(a*)*$")).find("may match the empty text"), std::string::npos);
   EXPECT_NE(refusal(with("(a")).find("regular expression"), std::string::npos);
 }

@@ -84,7 +84,9 @@ TEST(CodePointSet, CategoriesAgreeWithTheSingleLookUp) {
   const CodePointSet space = CodePointSet::white_space();
   for (char32_t c = 0; c <= CodePointSet::kMaxCodePoint; ++c) {
     ASSERT_EQ(letters.contains(c), general_category(c) <= GeneralCategory::kLo) << std::hex << static_cast<unsigned>(c);
-    ASSERT_EQ(word.contains(c), is_word(c)) << std::hex << static_cast<unsigned>(c);
+    const bool differs =
+        c == 0x200C || c == 0x200D || u"²³¹¼½¾"sv.find(static_cast<char16_t>(c)) != std::u16string_view::npos;
+    ASSERT_EQ(word.contains(c), is_word(c) != (c < 0x10000 && differs)) << std::hex << static_cast<unsigned>(c);
     ASSERT_EQ(space.contains(c), is_white_space(c)) << std::hex << static_cast<unsigned>(c);
   }
   EXPECT_FALSE(CodePointSet::of_category("Han"));
