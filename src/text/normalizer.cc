@@ -19,6 +19,7 @@ std::u32string strip(std::u32string_view text, const StripStep& step) {
 
 struct StepRunner {
   std::u32string text;
+  std::size_t max_characters;
   RegexScratch& scratch;
 
   Result<std::u32string> operator()(const NfcStep&) { return normalize_nfc(text); }
@@ -26,7 +27,9 @@ struct StepRunner {
   Result<std::u32string> operator()(const LowercaseStep&) { return lower_case(text); }
   Result<std::u32string> operator()(const StripStep& step) { return strip(text, step); }
   Result<std::u32string> operator()(const PrependStep& step) { return text.empty() ? text : step.text + text; }
-  Result<std::u32string> operator()(const ReplaceStep& step) { return replace_matches(step, text, scratch); }
+  Result<std::u32string> operator()(const ReplaceStep& step) {
+    return replace_matches(step, text, max_characters, scratch);
+  }
 };
 
 }  // namespace
@@ -43,11 +46,12 @@ Result<std::vector<Regex::Match>> find_matches(const TextPattern& pattern, std::
   return matches;
 }
 
-Result<std::u32string> replace_matches(const ReplaceStep& step, std::u32string_view text, RegexScratch& scratch) {
+Result<std::u32string> replace_matches(const ReplaceStep& step, std::u32string_view text, std::size_t max_characters,
+                                       RegexScratch& scratch) {
   VN_ASSIGN(const std::vector<Regex::Match> matches, find_matches(step.pattern, text, scratch));
-  const std::size_t room = Normalizer::kMaxCharacters - std::min(Normalizer::kMaxCharacters, text.size());
+  const std::size_t room = max_characters - std::min(max_characters, text.size());
   if (!step.content.empty() && matches.size() > room / step.content.size()) {
-    return fail(ErrorCode::kUnsupported, "normalised text of more than {} characters", Normalizer::kMaxCharacters);
+    return fail(ErrorCode::kUnsupported, "replacements make a text longer than {} characters", max_characters);
   }
   std::u32string out;
   std::size_t begin = 0;
@@ -60,10 +64,12 @@ Result<std::u32string> replace_matches(const ReplaceStep& step, std::u32string_v
 }
 
 Result<std::u32string> Normalizer::apply(std::u32string text, RegexScratch& scratch) const {
+  constexpr std::size_t kShort = 4096;  // what counts as the length of shorter texts
+  const std::size_t max_characters = std::min(kMaxCharacters, kMaxGrowth * std::max(text.size(), kShort));
   for (const NormalizerStep& step : steps_) {
-    VN_ASSIGN(text, std::visit(StepRunner{std::move(text), scratch}, step));
-    if (text.size() > kMaxCharacters) {
-      return fail(ErrorCode::kUnsupported, "normalised text of more than {} characters", kMaxCharacters);
+    VN_ASSIGN(text, std::visit(StepRunner{std::move(text), max_characters, scratch}, step));
+    if (text.size() > max_characters) {
+      return fail(ErrorCode::kUnsupported, "normalised text of more than {} characters", max_characters);
     }
   }
   return text;

@@ -31,8 +31,9 @@ using NormalizerStep = std::variant<NfcStep, NfkcStep, LowercaseStep, StripStep,
 /// Steps in order; immutable once built.
 class Normalizer {
  public:
-  /// No step may make a text longer than this, in characters.
+  /// No step may make a text longer than this, in characters, or than kMaxGrowth times what it was at first.
   static constexpr std::size_t kMaxCharacters = std::size_t{128} << 20U;
+  static constexpr std::size_t kMaxGrowth = 32;
 
   template <class Step>
   void add(Step step) {
@@ -46,7 +47,8 @@ class Normalizer {
   std::vector<NormalizerStep> steps_;
 };
 
-/// Replaces every match of the step's pattern.
-Result<std::u32string> replace_matches(const ReplaceStep& step, std::u32string_view text, RegexScratch& scratch);
+/// Replaces every match of the step's pattern. The error is a result of more than `max_characters`.
+Result<std::u32string> replace_matches(const ReplaceStep& step, std::u32string_view text, std::size_t max_characters,
+                                       RegexScratch& scratch);
 
 }  // namespace vernier::text_internal

@@ -6,7 +6,7 @@
 namespace vernier::text_internal {
 namespace {
 
-constexpr std::size_t kMaxInstructions = 8192;
+constexpr std::size_t kMaxInstructions = 2048;
 
 using Kind = RegexNode::Kind;
 using Op = RegexInstruction::Op;

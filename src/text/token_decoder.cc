@@ -10,7 +10,8 @@
 namespace vernier::text_internal {
 namespace {
 
-constexpr std::size_t kMaxDecodedBytes = std::size_t{1} << 30U;
+constexpr std::size_t kMaxDecodedBytes = std::size_t{256} << 20U;
+constexpr std::size_t kMaxDecodedCharacters = std::size_t{1} << 20U;  // of one token
 
 /// The bytes that a token of a byte-level vocabulary stands for; a text with any other character stands for itself.
 std::string decode_byte_level(std::string_view text) {
@@ -57,7 +58,7 @@ Result<std::string> TokenDecoder::decode_token(TokenId id, RegexScratch& scratch
     return encode_text(characters);
   }
   for (const ReplaceStep& step : options_.replaces) {
-    VN_ASSIGN(const std::u32string replaced, replace_matches(step, decode_text(text), scratch));
+    VN_ASSIGN(const std::u32string replaced, replace_matches(step, decode_text(text), kMaxDecodedCharacters, scratch));
     text = encode_text(replaced);
   }
   if (options_.byte_fallback) {

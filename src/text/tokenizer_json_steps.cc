@@ -142,6 +142,7 @@ class PreTokenizerReader {
 
  private:
   Status add_byte_level(const Json& json) {
+    if (std::exchange(byte_level_, true)) return fail(ErrorCode::kUnsupported, "{}: ByteLevel twice", kWhere);
     VN_ASSIGN(const bool prefix, bool_field(json, "add_prefix_space", true, kWhere));
     VN_ASSIGN(const bool use_regex, bool_field(json, "use_regex", true, kWhere));
     if (prefix) result.add(PrefixStep{U' ', false});
@@ -173,6 +174,7 @@ class PreTokenizerReader {
   }
 
   std::size_t count_ = 0;
+  bool byte_level_ = false;
 };
 
 /// Decoders are supported as the chain that models use: Replace..., ByteFallback, Fuse, Strip; or one of ByteLevel and
