@@ -10,11 +10,8 @@ namespace vernier::text_internal {
 Status add_named_steps(const NamedPreTokenizer& named, PreTokenizer& pre_tokenizer) {
   for (const NamedStep& step : named.steps) {
     switch (step.kind) {
-      case NamedStep::Kind::kEnd:
-        break;
-      case NamedStep::Kind::kDigits:
-        pre_tokenizer.add(SplitClassStep{is_numeric, SplitBehavior::kIsolated});
-        break;
+      case NamedStep::Kind::kEnd: break;
+      case NamedStep::Kind::kDigits: pre_tokenizer.add(SplitClassStep{is_numeric, SplitBehavior::kIsolated}); break;
       case NamedStep::Kind::kPunctuation:
         pre_tokenizer.add(SplitClassStep{is_punctuation, SplitBehavior::kContiguous});
         break;
