@@ -162,6 +162,7 @@ Result<Value> Interpreter::eval_filter(const FilterExpr& expr) {
 // --- calls -----------------------------------------------------------------------------------------------------------
 
 Status Interpreter::eval_arguments(const CallArguments& arguments, Args& args) {
+  VN_TRY(args.pay(runtime_.budget, arguments.positional.size() + arguments.keyword.size()));
   args.positional.reserve(arguments.positional.size());
   for (const Expr* argument : arguments.positional) {
     VN_ASSIGN(Value value, eval(*argument));
@@ -174,13 +175,13 @@ Status Interpreter::eval_arguments(const CallArguments& arguments, Args& args) {
   if (arguments.more_positional != nullptr) {
     VN_ASSIGN(const Value more, eval(*arguments.more_positional));
     VN_ASSIGN(const Value items, iterate(runtime_, more));
-    VN_TRY(runtime_.budget.spend(items.sequence().items.size() / 16));
+    VN_TRY(args.pay(runtime_.budget, items.sequence().items.size()));
     for (const Value& item : items.sequence().items) args.positional.push_back(item);
   }
   if (arguments.more_keyword != nullptr) {
     VN_ASSIGN(const Value more, eval(*arguments.more_keyword));
     if (!more.is(Kind::kDict)) return error("argument after ** must be a mapping, not {}", type_name(more));
-    VN_TRY(runtime_.budget.spend(more.dict().entries.size()));
+    VN_TRY(args.pay(runtime_.budget, more.dict().entries.size()));
     for (const auto& [key, value] : more.dict().entries) {
       if (!key.is_string()) return error("keywords must be strings");
       args.keyword.emplace_back(key.text(), value);

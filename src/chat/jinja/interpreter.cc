@@ -283,6 +283,7 @@ Result<Interpreter::Flow> Interpreter::run_filter_block(const FilterBlockNode& n
 Result<Interpreter::Flow> Interpreter::run_with(const ScopeNode& node) {
   std::vector<Value> values;  // all of them see the variables outside
   for (const auto& [target, expr] : node.assignments) {
+    VN_TRY(runtime_.budget.spend());
     VN_ASSIGN(Value value, eval(*expr));
     values.push_back(std::move(value));
   }

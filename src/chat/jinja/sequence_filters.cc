@@ -238,10 +238,11 @@ Result<Value> batch_filter(Runtime& runtime, const Value& self, const Args& args
 // --- map, select, reject ---------------------------------------------------------------------------------------------
 
 /// The arguments behind the first `count`.
-Args rest_of(const Args& args, std::size_t count) {
-  Args rest = args;
-  rest.positional.erase(rest.positional.begin(),
-                        rest.positional.begin() + static_cast<std::ptrdiff_t>(std::min(count, rest.positional.size())));
+Result<Args> rest_of(Runtime& runtime, const Args& args, std::size_t count) {
+  Args rest;
+  VN_TRY(rest.pay(runtime.budget, args.positional.size() + args.keyword.size()));
+  for (std::size_t i = count; i < args.positional.size(); ++i) rest.positional.push_back(args.positional[i]);
+  rest.keyword = args.keyword;
   return rest;
 }
 
@@ -273,7 +274,7 @@ Result<Value> map_filter(Runtime& runtime, const Value& self, const Args& args) 
   if (filter == nullptr) return error("No filter named '{}'.", escape(name));
   const CallLevel level(runtime);  // map('map', 'map', ...) calls itself
   VN_TRY(level.status());
-  const Args rest = rest_of(args, 1);
+  VN_ASSIGN(const Args rest, rest_of(runtime, args, 1));
   ListBuilder list(runtime);
   for (const Value& item : items.sequence().items) {
     VN_TRY(runtime.budget.spend());
@@ -295,7 +296,7 @@ Result<Value> choose(Runtime& runtime, const Value& self, const Args& args) {
     test = find_test(name);
     if (test == nullptr) return error("No test named '{}'.", escape(name));
   }
-  const Args rest = rest_of(args, kTest + 1);
+  VN_ASSIGN(const Args rest, rest_of(runtime, args, kTest + 1));
   VN_ASSIGN(const Value items, items_if_true(runtime, self));
   ListBuilder list(runtime);
   for (const Value& item : items.sequence().items) {

@@ -19,7 +19,6 @@ class Pieces {
     constexpr std::size_t kChunk = 64;
     if (!status_) return;
     if (items_.size() % kChunk == 0) status_ = charge_.grow(runtime_.budget, 2 * kChunk * sizeof(piece));
-    if (status_) status_ = runtime_.budget.spend_text(piece.size());
     if (status_) items_.push_back(piece);
   }
   [[nodiscard]] std::vector<std::string_view>& items() { return items_; }

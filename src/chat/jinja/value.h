@@ -191,6 +191,12 @@ struct Args {
   std::vector<Value> positional;
   std::vector<std::pair<std::string_view, Value>> keyword;  // names live in the compiled template or in `held`
   std::vector<Value> held;                                  // dicts whose keys `keyword` refers to
+  Charge charge;
+  /// Pays for `count` more arguments.
+  [[nodiscard]] Status pay(Budget& budget, std::size_t count) {
+    VN_TRY(budget.spend(1 + count / 16));
+    return charge.grow(budget, count * 2 * (sizeof(Value) + sizeof(std::string_view)));
+  }
 };
 
 /// What built-in functions, filters, tests and methods may use.
