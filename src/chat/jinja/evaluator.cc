@@ -31,11 +31,7 @@ Result<Value> Interpreter::eval_kind(const Expr& expr) {
     case ExprKind::kList: return eval_sequence(static_cast<const OperandsExpr&>(expr), SequenceType::kList);
     case ExprKind::kTuple: return eval_sequence(static_cast<const OperandsExpr&>(expr), SequenceType::kTuple);
     case ExprKind::kDict: return eval_dict(static_cast<const DictExpr&>(expr));
-    case ExprKind::kAttribute: {
-      const auto& node = static_cast<const AttributeExpr&>(expr);
-      VN_ASSIGN(const Value object, eval(*node.object));
-      return get_attribute(runtime_, object, node.name);
-    }
+    case ExprKind::kAttribute: return eval_attribute(static_cast<const AttributeExpr&>(expr));
     case ExprKind::kItem: return eval_item(static_cast<const ItemExpr&>(expr));
     case ExprKind::kSlice: return eval_slice(static_cast<const SliceExpr&>(expr));
     case ExprKind::kCall: return eval_call(static_cast<const CallExpr&>(expr), nullptr);
@@ -122,6 +118,11 @@ Result<Value> Interpreter::eval_dict(const DictExpr& expr) {
     dict.set(std::move(key), std::move(value));
   }
   return dict.finish();
+}
+
+Result<Value> Interpreter::eval_attribute(const AttributeExpr& expr) {
+  VN_ASSIGN(const Value object, eval(*expr.object));
+  return get_attribute(runtime_, object, expr.name);
 }
 
 Result<Value> Interpreter::eval_item(const ItemExpr& expr) {

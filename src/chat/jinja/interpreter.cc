@@ -140,12 +140,7 @@ Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement)
     case StatementKind::kFor: return run_for(static_cast<const ForNode&>(statement));
     case StatementKind::kBreak: return Flow::kBreak;
     case StatementKind::kContinue: return Flow::kContinue;
-    case StatementKind::kSet: {
-      const auto& node = static_cast<const SetNode&>(statement);
-      VN_ASSIGN(const Value value, eval(*node.value));
-      VN_TRY(assign(node.target, value));
-      break;
-    }
+    case StatementKind::kSet: VN_TRY(run_set(static_cast<const SetNode&>(statement))); break;
     case StatementKind::kSetBlock: return run_set_block(static_cast<const SetBlockNode&>(statement));
     case StatementKind::kMacro: VN_TRY(define_macro(static_cast<const MacroNode&>(statement))); break;
     case StatementKind::kCallBlock: VN_TRY(run_call_block(static_cast<const CallBlockNode&>(statement))); break;
@@ -153,6 +148,11 @@ Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement)
     case StatementKind::kScope: return run_with(static_cast<const ScopeNode&>(statement));
   }
   return Flow::kNext;
+}
+
+Status Interpreter::run_set(const SetNode& node) {
+  VN_ASSIGN(const Value value, eval(*node.value));
+  return assign(node.target, value);
 }
 
 Status Interpreter::write(const Value& value) {

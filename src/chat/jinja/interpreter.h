@@ -57,48 +57,51 @@ class Interpreter {
   /// The current scope, to be kept by a macro or a recursive loop.
   [[nodiscard]] Result<ScopePtr> captured_scope();
 
-  // statements
+  // Statements. Each kind keeps a stack frame of its own: inlined into one function, their frames would add up, and the
+  // stack is what nested macros use up.
   Result<Flow> run_body(const Body& body);
   Result<Flow> run_scoped(const Body& body);
+  [[nodiscard, gnu::noinline]] Status run_set(const SetNode& node);
   Result<Flow> run_statement(const Statement& statement);
-  Result<Flow> run_if(const IfNode& node);
-  Result<Flow> run_for(const ForNode& node);
-  Result<Flow> run_loop(const ForNode& node, const Value& iterable, std::size_t depth0);
-  Result<Flow> run_pass(const ForNode& node, const Value& loop, const ScopePtr& scope);
-  Result<Value> filtered_items(const ForNode& node, const Value& items);
-  Result<Flow> run_set_block(const SetBlockNode& node);
-  Result<Flow> run_filter_block(const FilterBlockNode& node);
-  Result<Flow> run_with(const ScopeNode& node);
-  [[nodiscard]] Status run_output(const OutputNode& node);
-  [[nodiscard]] Status run_call_block(const CallBlockNode& node);
+  [[gnu::noinline]] Result<Flow> run_if(const IfNode& node);
+  [[gnu::noinline]] Result<Flow> run_for(const ForNode& node);
+  [[gnu::noinline]] Result<Flow> run_loop(const ForNode& node, const Value& iterable, std::size_t depth0);
+  [[gnu::noinline]] Result<Flow> run_pass(const ForNode& node, const Value& loop, const ScopePtr& scope);
+  [[gnu::noinline]] Result<Value> filtered_items(const ForNode& node, const Value& items);
+  [[gnu::noinline]] Result<Flow> run_set_block(const SetBlockNode& node);
+  [[gnu::noinline]] Result<Flow> run_filter_block(const FilterBlockNode& node);
+  [[gnu::noinline]] Result<Flow> run_with(const ScopeNode& node);
+  [[nodiscard, gnu::noinline]] Status run_output(const OutputNode& node);
+  [[nodiscard, gnu::noinline]] Status run_call_block(const CallBlockNode& node);
   [[nodiscard]] Status define_macro(const MacroNode& node);
   [[nodiscard]] Status write(const Value& value);
   /// What `body` prints, as a string. Unless it jumps out of a loop: `flow` says so.
   Result<Value> capture(const Body& body, Flow& flow);
   Result<Value> make_macro(const MacroNode& node);
 
-  // expressions
+  // expressions: frames of their own, too
   Result<Value> eval(const Expr& expr);
-  Result<Value> eval_kind(const Expr& expr);
-  Result<Value> eval_name(const NameExpr& expr);
-  Result<Value> eval_concat(const OperandsExpr& expr);
-  Result<Value> eval_logical(const OperandsExpr& expr, bool stops_at);
-  Result<Value> eval_unary(const OperandsExpr& expr);
-  Result<Value> eval_arithmetic(const ArithmeticExpr& expr);
-  Result<Value> eval_compare(const CompareExpr& expr);
-  Result<Value> eval_conditional(const ConditionalExpr& expr);
-  Result<Value> eval_sequence(const OperandsExpr& expr, SequenceType type);
-  Result<Value> eval_dict(const DictExpr& expr);
-  Result<Value> eval_slice(const SliceExpr& expr);
-  Result<Value> eval_item(const ItemExpr& expr);
-  Result<Value> eval_call(const CallExpr& expr, const Value* caller);
-  Result<Value> eval_filter(const FilterExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_kind(const Expr& expr);
+  [[gnu::noinline]] Result<Value> eval_name(const NameExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_concat(const OperandsExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_logical(const OperandsExpr& expr, bool stops_at);
+  [[gnu::noinline]] Result<Value> eval_unary(const OperandsExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_arithmetic(const ArithmeticExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_compare(const CompareExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_conditional(const ConditionalExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_sequence(const OperandsExpr& expr, SequenceType type);
+  [[gnu::noinline]] Result<Value> eval_dict(const DictExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_attribute(const AttributeExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_slice(const SliceExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_item(const ItemExpr& expr);
+  [[gnu::noinline]] Result<Value> eval_call(const CallExpr& expr, const Value* caller);
+  [[gnu::noinline]] Result<Value> eval_filter(const FilterExpr& expr);
   [[nodiscard]] Status eval_arguments(const CallArguments& arguments, Args& args);
   Result<Value> call(const Value& callee, const Args& args);
-  Result<Value> call_macro(const Value& macro, const Args& args);
-  Result<Value> call_loop(const Value& loop, const Args& args);
-  [[nodiscard]] Status bind_parameters(const MacroNode& node, const Args& args);
-  [[nodiscard]] Status bind_special(const MacroNode& node, const Args& args, std::vector<bool> used);
+  [[gnu::noinline]] Result<Value> call_macro(const Value& macro, const Args& args);
+  [[gnu::noinline]] Result<Value> call_loop(const Value& loop, const Args& args);
+  [[nodiscard, gnu::noinline]] Status bind_parameters(const MacroNode& node, const Args& args);
+  [[nodiscard, gnu::noinline]] Status bind_special(const MacroNode& node, const Args& args, std::vector<bool> used);
 
   /// Puts the line in front of an error's message, unless an inner node did.
   void locate(Error& error, std::uint32_t line);

@@ -217,7 +217,7 @@ class CallLevel {
   CallLevel& operator=(const CallLevel&) = delete;
   ~CallLevel() { --runtime_.level; }
   [[nodiscard]] Status status() const {
-    constexpr std::size_t kMaxLevel = 1000;
+    constexpr std::size_t kMaxLevel = 600;
     if (runtime_.level <= kMaxLevel) return {};
     return fail(ErrorCode::kInvalidArgument, "macros and expressions are nested deeper than {} levels", kMaxLevel);
   }
