@@ -9,8 +9,6 @@
 
 namespace vernier {
 
-struct ExpertUses;
-
 class CpuBackend final : public HostBackend {
  public:
   /// The instruction set options.cpu_isa, or the best.

@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "backend/check_args.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/gate.h"
@@ -43,6 +45,70 @@ struct GroupedProduct {
       const std::int64_t row_begin = std::clamp<std::int64_t>((begin - member.first_tile) * step, 0, rows);
       const std::int64_t row_end = std::clamp<std::int64_t>((end - member.first_tile) * step, 0, rows);
       if (row_begin < row_end) function(i, row_begin, row_end);
+    }
+  }
+};
+
+/// What the phases of one expert_mlp share.
+struct ExpertStep {
+  const ExpertMlpArgs& args;
+  const ExpertUses& groups;
+  std::int64_t dim;
+  std::int64_t ff;
+  float* gate = nullptr;                  ///< [uses, ff], by expert
+  float* up = nullptr;                    ///< [uses, ff], by expert
+  float* results = nullptr;               ///< [tokens, top_k, dim]
+  float* scratch = nullptr;               ///< of all workers
+  std::size_t scratch_part = 0;           ///< of one worker
+  std::vector<std::size_t> touched = {};  ///< experts with tokens
+  GroupedProduct gate_up = {};            ///< gate and up of each touched expert
+  GroupedProduct down = {};               ///< down of each touched expert
+
+  /// `inputs` and `hidden`: the input rows of gate and up, and of down, for all uses by expert.
+  void list_products(const float* const* inputs, const float* const* hidden) {
+    for (std::size_t e = 0; e < args.experts->gate.size(); ++e) {
+      const auto first = static_cast<std::size_t>(groups.first_use[e]);
+      const auto count = static_cast<std::size_t>(groups.first_use[e + 1]) - first;
+      if (count == 0) continue;
+      touched.push_back(e);
+      gate_up.add(args.experts->gate[e], {inputs + first, count});
+      gate_up.add(args.experts->up[e], {inputs + first, count});
+      down.add(args.experts->down[e], {hidden + first, count});
+    }
+  }
+
+  void multiply_gate_up(const vernier_isa::Kernels& kernels, std::int64_t begin, std::int64_t end, int worker) const {
+    float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
+    gate_up.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
+      const std::size_t e = touched[i / 2];
+      const bool is_gate = i % 2 == 0;
+      float* out = (is_gate ? gate : up) + groups.first_use[e] * ff;
+      const auto& biases = is_gate ? args.experts->gate_bias : args.experts->up_bias;
+      const auto& member = gate_up.members[i];
+      multiply_rows(
+          kernels, *member.weight, row_begin, row_end, member.x, own,
+          [&](std::int64_t n, std::int64_t t, float product) { out[t * ff + n] = product + bias_of(biases, e, n); });
+    });
+  }
+
+  void multiply_down(const vernier_isa::Kernels& kernels, std::int64_t begin, std::int64_t end, int worker) const {
+    float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
+    down.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
+      const std::size_t e = touched[i];
+      const std::int64_t* uses = groups.uses.data() + groups.first_use[e];
+      const auto& member = down.members[i];
+      multiply_rows(kernels, *member.weight, row_begin, row_end, member.x, own,
+                    [&](std::int64_t n, std::int64_t t, float product) {
+                      results[uses[t] * dim + n] = product + bias_of(args.experts->down_bias, e, n);
+                    });
+    });
+  }
+
+  /// Tokens [begin, end): the sum follows the order of a token's choices.
+  void add_results(std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t use = begin * args.top_k; use < end * args.top_k; ++use) {
+      float* y = args.y.row(use / args.top_k);
+      for (std::int64_t i = 0; i < dim; ++i) y[i] += args.weights[use] * results[use * dim + i];
     }
   }
 };
@@ -93,86 +159,45 @@ Status CpuBackend::expert_mlp(const ExpertMlpArgs& args) {
 }
 
 Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
-  const ExpertWeights& experts = *args.experts;
-  const std::size_t num_experts = experts.gate.size();
+  const auto num_experts = static_cast<std::int64_t>(args.experts->gate.size());
   const std::int64_t dim = args.x.cols;
-  const std::int64_t ff = experts.gate[0].rows;
+  const std::int64_t ff = args.experts->gate[0].rows;
   const std::int64_t num_uses = args.x.rows * args.top_k;
-  VN_ASSIGN(const ExpertUses groups,
-            group_by_expert({args.ids, static_cast<std::size_t>(num_uses)}, static_cast<std::int64_t>(num_experts)));
+  VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, static_cast<std::size_t>(num_uses)}, num_experts));
   VN_ASSIGN(const std::span<const float* const> rows, input_rows(args.x, precision_));
 
-  // Uses are sorted by expert. Use i of that order has row i of the three matrices below.
-  VN_ASSIGN(float* gate, expert_floats_.get(static_cast<std::size_t>(num_uses * (2 * ff + dim))));
-  float* up = gate + num_uses * ff;
-  float* results = up + num_uses * ff;
+  // Uses are sorted by expert. Use i of that order has row i of gate and up.
+  ExpertStep step = {.args = args, .groups = groups, .dim = dim, .ff = ff};
+  VN_ASSIGN(step.gate, expert_floats_.get(static_cast<std::size_t>(num_uses * (2 * ff + dim))));
+  step.up = step.gate + num_uses * ff;
+  step.results = step.up + num_uses * ff;
   VN_ASSIGN(const float** inputs, expert_pointers_.get(static_cast<std::size_t>(2 * num_uses)));
-  const float** hidden = inputs + num_uses;
   for (std::int64_t i = 0; i < num_uses; ++i) {
     inputs[i] = rows[static_cast<std::size_t>(groups.uses[static_cast<std::size_t>(i)] / args.top_k)];
-    hidden[i] = gate + i * ff;
+    inputs[num_uses + i] = step.gate + i * ff;
   }
-
-  std::vector<std::size_t> touched;  // experts with tokens
-  GroupedProduct gate_up;
-  GroupedProduct down;
-  for (std::size_t e = 0; e < num_experts; ++e) {
-    const auto first = static_cast<std::size_t>(groups.first_use[e]);
-    const auto count = static_cast<std::size_t>(groups.first_use[e + 1]) - first;
-    if (count == 0) continue;
-    touched.push_back(e);
-    gate_up.add(experts.gate[e], {inputs + first, count});
-    gate_up.add(experts.up[e], {inputs + first, count});
-    down.add(experts.down[e], {hidden + first, count});
-  }
-  const std::size_t part = row_scratch_floats(std::max(dim, ff), gate_up.most_tokens);
-  VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
+  step.list_products(inputs, inputs + num_uses);
+  step.scratch_part = row_scratch_floats(std::max(dim, ff), step.gate_up.most_tokens);
+  VN_ASSIGN(step.scratch, worker_floats_.get(step.scratch_part * static_cast<std::size_t>(pool_.size())));
 
   const auto multiply_gate_up = [&](std::int64_t begin, std::int64_t end, int worker) {
-    gate_up.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
-      const std::size_t e = touched[i / 2];
-      const bool is_gate = i % 2 == 0;
-      float* out = (is_gate ? gate : up) + groups.first_use[e] * ff;
-      const auto& biases = is_gate ? experts.gate_bias : experts.up_bias;
-      const auto& member = gate_up.members[i];
-      multiply_rows(
-          kernels_, *member.weight, row_begin, row_end, member.x, scratch + part * static_cast<std::size_t>(worker),
-          [&](std::int64_t n, std::int64_t t, float product) { out[t * ff + n] = product + bias_of(biases, e, n); });
-    });
+    step.multiply_gate_up(kernels_, begin, end, worker);
   };
-  pool_.parallel_for(gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
-
+  pool_.parallel_for(step.gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
   const vernier_isa::Gate spec = make_gate(args.activation);
   const auto activate = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      float* row = gate + i * ff;
-      kernels_.activate(spec, row, up + i * ff, ff, row);
+      float* row = step.gate + i * ff;
+      kernels_.activate(spec, row, step.up + i * ff, ff, row);
       if (precision_ == Precision::kBf16) kernels_.round_to_bf16(row, ff, row);
     }
   };
   pool_.parallel_for(num_uses, activate, 8192 / ff + 1);
-
   const auto multiply_down = [&](std::int64_t begin, std::int64_t end, int worker) {
-    down.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
-      const std::size_t e = touched[i];
-      const std::int64_t* uses = groups.uses.data() + groups.first_use[e];
-      const auto& member = down.members[i];
-      multiply_rows(kernels_, *member.weight, row_begin, row_end, member.x,
-                    scratch + part * static_cast<std::size_t>(worker),
-                    [&](std::int64_t n, std::int64_t t, float product) {
-                      results[uses[t] * dim + n] = product + bias_of(experts.down_bias, e, n);
-                    });
-    });
+    step.multiply_down(kernels_, begin, end, worker);
   };
-  pool_.parallel_for(down.num_tiles, multiply_down, min_tiles_per_worker(ff, 1));
-
-  // results is in token order [tokens, top_k, dim]: the sum follows the order of a token's choices.
-  const auto add = [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t use = begin * args.top_k; use < end * args.top_k; ++use) {
-      float* y = args.y.row(use / args.top_k);
-      for (std::int64_t i = 0; i < dim; ++i) y[i] += args.weights[use] * results[use * dim + i];
-    }
-  };
+  pool_.parallel_for(step.down.num_tiles, multiply_down, min_tiles_per_worker(ff, 1));
+  const auto add = [&](std::int64_t begin, std::int64_t end, int) { step.add_results(begin, end); };
   pool_.parallel_for(args.x.rows, add, 16384 / dim + 1);
   return {};
 }
