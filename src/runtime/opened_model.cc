@@ -124,12 +124,16 @@ Result<CheckpointFiles> open_checkpoint(const fs::path& model, const OpenOptions
 
 Result<OpenedModel> open_model(const fs::path& model, const OpenOptions& options) {
   VN_ASSIGN(CheckpointFiles files, open_checkpoint(model, options));
+  return describe_checkpoint(std::move(files), options.lenient);
+}
+
+Result<OpenedModel> describe_checkpoint(CheckpointFiles files, bool lenient) {
   const std::string name = files.name();
   auto description = describe_model(files);
   if (!description) return tl::unexpected(with_context(std::move(description).error(), name));
   const auto specs = description->architecture->tensors(description->config);
   const auto ignored = description->architecture->ignored(description->config);
-  auto resolved = resolve(files, specs, ignored, {.lenient = options.lenient});
+  auto resolved = resolve(files, specs, ignored, {.lenient = lenient});
   if (!resolved) return tl::unexpected(with_context(std::move(resolved).error(), name));
   return OpenedModel{std::move(files), std::move(*description), std::move(*resolved)};
 }

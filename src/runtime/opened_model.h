@@ -30,6 +30,9 @@ struct OpenedModel {
 /// Opens, describes, resolves. Problems of single tensors are left in resolved.accounting().
 [[nodiscard]] Result<OpenedModel> open_model(const std::filesystem::path& model, const OpenOptions& options);
 
+/// The same for files that are open already.
+[[nodiscard]] Result<OpenedModel> describe_checkpoint(CheckpointFiles files, bool lenient);
+
 /// The tokenizer in a checkpoint: kUnsupported when it has none.
 [[nodiscard]] Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const CheckpointFiles& files);
 
