@@ -1,6 +1,8 @@
-// The parser's state and grammar, shared by parser.cc (statements) and expression_parser.cc (expressions).
+// The parser's state and grammar, shared by parser.cc (statements), expression_parser.cc (operators and targets) and
+// operand_parser.cc (what operators work on).
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -95,7 +97,7 @@ class Parser {
   [[nodiscard]] tl::unexpected<Error> unknown_tag(EndNames end_names) const;
   [[nodiscard]] tl::unexpected<Error> unfinished(EndNames end_names) const;
 
-  // expressions (expression_parser.cc)
+  // expressions (expression_parser.cc, operand_parser.cc)
   enum class Conditional : bool { kForbidden, kAllowed };
   Result<Expr*> tuple_or_expression(Conditional conditional, std::string_view end_name = {});
   Result<Expr*> parenthesised();
