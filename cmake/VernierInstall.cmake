@@ -10,9 +10,11 @@ foreach(folder IN LISTS folders)
 endforeach()
 add_library(libvernier STATIC ${objects})
 if(PCRE2_LIBRARY)
-  # Third-party archives go inside too. CMake makes the archive anew at every link, so nothing is added twice.
+  # Third-party archives go inside too. CMake makes the archive anew at every link, so nothing is added twice. The
+  # script is for GNU ar: LLVM's, which CMake takes beside clang, cannot open an archive.
+  find_program(VERNIER_GNU_AR NAMES ar REQUIRED)
   file(WRITE "${CMAKE_BINARY_DIR}/bundle.mri" "open libvernier.a\naddlib ${PCRE2_LIBRARY}\nsave\nend\n")
-  add_custom_command(TARGET libvernier POST_BUILD COMMAND ${CMAKE_AR} -M < "${CMAKE_BINARY_DIR}/bundle.mri"
+  add_custom_command(TARGET libvernier POST_BUILD COMMAND ${VERNIER_GNU_AR} -M < "${CMAKE_BINARY_DIR}/bundle.mri"
     WORKING_DIRECTORY "${CMAKE_BINARY_DIR}" VERBATIM)
 endif()
 set_target_properties(libvernier PROPERTIES OUTPUT_NAME vernier EXPORT_NAME vernier LINKER_LANGUAGE CXX)
