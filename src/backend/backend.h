@@ -224,6 +224,52 @@ struct CombineArgs {
   float beta = 1.0F;
 };
 
+/// y = cap * tanh(y / cap), elementwise (final logits of Gemma).
+struct SoftCapArgs {
+  MatrixView y;  ///< in/out
+  float cap = 1.0F;
+};
+
+/// y *= sigmoid(gate): elementwise, or each row by its one number where the gate has one column.
+struct SigmoidGateArgs {
+  MatrixView gate;  ///< [tokens, dim] or [tokens, 1]
+  MatrixView y;     ///< in/out [tokens, dim]
+};
+
+/// Gated delta net (linear attention with a recurrent state), between its projections. Per token and channel c of qkv:
+/// u = silu(sum over j < conv_width of convolution_weight[c, j] * qkv[t - conv_width + 1 + j, c]). From u: q and k per
+/// key head, each divided by its L2 norm (eps 1e-6 under the root), q also by sqrt(key_dim); v per value head. With
+/// decay = exp(decay_rate * softplus(a + dt_bias)) and beta = sigmoid(b), per value head and state S [key_dim,
+/// value_dim]:
+///   S = decay * S;  S = S + k (beta * (v - S^T k))^T;  o = S^T q
+/// and y = norm * o * rsqrt(mean(o^2) + eps) * silu(z). All in fp32. A sequence's state is read from and left in its
+/// slot; the convolution's is its last conv_width - 1 inputs, oldest first. A new sequence starts from zeros.
+struct GatedDeltaNetArgs {
+  MatrixView qkv;  ///< [tokens, 2 * key_heads * key_dim + value_heads * value_dim]
+  MatrixView z;    ///< [tokens, value_heads * value_dim]
+  MatrixView a;    ///< [tokens, value_heads]
+  MatrixView b;    ///< [tokens, value_heads]
+  std::int32_t key_heads = 0;
+  std::int32_t value_heads = 0;  ///< a multiple of key_heads
+  std::int32_t key_dim = 0;
+  std::int32_t value_dim = 0;
+  std::int32_t conv_width = 0;
+  bool tiled_heads = false;  ///< value head h uses key head h % key_heads, not h / (value_heads / key_heads)
+  std::span<const float> convolution_weight;  ///< [channels, conv_width]
+  std::span<const float> decay_rate;          ///< [value_heads]: -exp(A_log)
+  std::span<const float> dt_bias;             ///< [value_heads]
+  std::span<const float> norm;                ///< [value_dim]
+  float eps = 0.0F;
+  std::span<const SequenceSlice> slices;
+  float* recurrent = nullptr;    ///< [slots, value_heads, key_dim, value_dim]
+  float* convolution = nullptr;  ///< [slots, conv_width - 1, channels]
+  MatrixView y;                  ///< out [tokens, value_heads * value_dim]
+
+  [[nodiscard]] std::int64_t key_width() const { return std::int64_t{key_heads} * key_dim; }
+  [[nodiscard]] std::int64_t value_width() const { return std::int64_t{value_heads} * value_dim; }
+  [[nodiscard]] std::int64_t channels() const { return 2 * key_width() + value_width(); }
+};
+
 struct MemoryInfo {
   std::uint64_t total_bytes = 0;
   std::uint64_t available_bytes = 0;
@@ -262,6 +308,9 @@ class Backend {
   [[nodiscard]] virtual Status route_experts(const RouteArgs& args) = 0;
   [[nodiscard]] virtual Status expert_mlp(const ExpertMlpArgs& args) = 0;
   [[nodiscard]] virtual Status combine(const CombineArgs& args) = 0;
+  [[nodiscard]] virtual Status soft_cap(const SoftCapArgs& args) = 0;
+  [[nodiscard]] virtual Status sigmoid_gate(const SigmoidGateArgs& args) = 0;
+  [[nodiscard]] virtual Status gated_delta_net(const GatedDeltaNetArgs& args) = 0;
 };
 
 struct BackendOptions {

@@ -169,4 +169,38 @@ Status check_args(const CombineArgs& args) {
                  "x and y differ in shape");
 }
 
+Status check_args(const SoftCapArgs& args) {
+  return require(is_matrix(args.y) && args.cap > 0.0F, "soft_cap", "y is no matrix or the cap not above 0");
+}
+
+Status check_args(const SigmoidGateArgs& args) {
+  const bool fits_y = args.gate.cols == 1 || args.gate.cols == args.y.cols;
+  return require(is_matrix(args.y) && is_matrix(args.gate) && args.gate.rows == args.y.rows && fits_y, "sigmoid_gate",
+                 "gate doesn't fit y");
+}
+
+Status check_args(const GatedDeltaNetArgs& args) {
+  constexpr std::string_view kOp = "gated_delta_net";
+  const std::int64_t rows = args.qkv.rows;
+  VN_TRY(require(args.key_heads > 0 && args.key_dim > 0 && args.value_dim > 0 && args.conv_width > 1, kOp, "no shape"));
+  VN_TRY(require(args.value_heads > 0 && args.value_heads % args.key_heads == 0, kOp,
+                 "value heads are no multiple of the key heads"));
+  VN_TRY(require(is_matrix(args.qkv, rows, args.channels()) && is_matrix(args.z, rows, args.value_width()) &&
+                     is_matrix(args.y, rows, args.value_width()),
+                 kOp, "qkv, z or y has the wrong shape"));
+  VN_TRY(require(is_matrix(args.a, rows, args.value_heads) && is_matrix(args.b, rows, args.value_heads), kOp,
+                 "a or b has the wrong shape"));
+  const auto size = [](std::span<const float> vector) { return static_cast<std::int64_t>(vector.size()); };
+  VN_TRY(require(size(args.convolution_weight) == args.channels() * args.conv_width &&
+                     size(args.decay_rate) == args.value_heads && size(args.dt_bias) == args.value_heads &&
+                     size(args.norm) == args.value_dim,
+                 kOp, "a vector has the wrong length"));
+  for (const SequenceSlice& slice : args.slices) {
+    const bool in_rows =
+        slice.first_row >= 0 && slice.num_tokens >= 0 && std::int64_t{slice.first_row} + slice.num_tokens <= rows;
+    VN_TRY(require(in_rows && slice.state_slot >= 0, kOp, "a slice lies outside the activations"));
+  }
+  return require(args.recurrent != nullptr && args.convolution != nullptr, kOp, "no state memory");
+}
+
 }  // namespace vernier

@@ -15,5 +15,8 @@ namespace vernier {
 [[nodiscard]] Status check_args(const RouteArgs& args);
 [[nodiscard]] Status check_args(const ExpertMlpArgs& args);
 [[nodiscard]] Status check_args(const CombineArgs& args);
+[[nodiscard]] Status check_args(const SoftCapArgs& args);
+[[nodiscard]] Status check_args(const SigmoidGateArgs& args);
+[[nodiscard]] Status check_args(const GatedDeltaNetArgs& args);
 
 }  // namespace vernier

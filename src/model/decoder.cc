@@ -74,7 +74,9 @@ Status Decoder::compute_logits(const Step& step, MatrixView x, MatrixView logits
     begin = end;
   }
   const LinearOutput head{&head_, {}, logits};
-  return step.backend.linear({last, std::span(&head, 1)});
+  VN_TRY(step.backend.linear({last, std::span(&head, 1)}));
+  if (config_.logit_soft_cap == 0.0) return {};
+  return step.backend.soft_cap({logits, static_cast<float>(config_.logit_soft_cap)});
 }
 
 }  // namespace vernier

@@ -1,279 +1,262 @@
-// gemma4: Gemma 4, dense, mixture of experts, and with per-layer embeddings. Sliding and full layers differ in head
-// width, KV heads and rotation. Here: configuration and tensors.
-#include <algorithm>
+// gemma4: Gemma 4, dense, mixture of experts, and with per-layer embeddings. Norms before and after each block, full
+// layers between sliding ones, and a scale on the output of every layer.
+#include "model/gemma4.h"
+
+#include <cmath>
+#include <memory>
+#include <optional>
 
 #include "model/architectures.h"
+#include "model/blocks/attention.h"
+#include "model/blocks/mlp.h"
+#include "model/blocks/moe.h"
 #include "model/common_config.h"
-#include "model/spec_builder.h"
+#include "model/decoder.h"
+#include "model/rope.h"
 
 namespace vernier {
 namespace {
 
 constexpr std::string_view kHfTypes[] = {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"};
 constexpr std::string_view kGgufNames[] = {"gemma4"};
-constexpr double kSlidingTheta = 1e4;
-constexpr double kFullTheta = 1e6;
-constexpr NumberRange kCapRange{0.1, 1e6};
+constexpr ActivationSpec kActivation{.kind = Activation::kGeluTanh};
 
-bool is_full(const ModelConfig& config, std::int64_t layer) {
-  return config.layers[static_cast<std::size_t>(layer)] == LayerKind::kFullAttention;
-}
-/// True for the last layers, which read the keys and values of an earlier layer of their kind.
-bool shares_kv(const ModelConfig& config, std::int64_t layer) {
-  return layer >= config.num_layers - config.gemma4.shared_kv_layers;
-}
-std::int64_t head_dim(const ModelConfig& config, std::int64_t layer) {
-  return is_full(config, layer) ? config.gemma4.full_head_dim : config.head_dim;
-}
-std::int64_t kv_heads(const ModelConfig& config, std::int64_t layer) {
-  return is_full(config, layer) ? config.gemma4.full_kv_heads : config.num_kv_heads;
-}
-std::int64_t mlp_width(const ModelConfig& config, std::int64_t layer) {
-  return config.intermediate_size * (config.gemma4.wide_shared_mlp && shares_kv(config, layer) ? 2 : 1);
-}
+/// Experts beside the dense MLP.
+struct Experts {
+  std::span<const float> router_norm;  // router.scale / sqrt(hidden)
+  std::span<const float> input_norm, post_mlp_norm, post_norm;
+  MoeBlock moe;
+};
 
-Result<ModelConfig> finish(ConfigReader& reader, ModelConfig config) {
-  Gemma4Config& own = config.gemma4;
-  config.sparse.assign(static_cast<std::size_t>(config.num_layers), false);  // the dense MLP is always there
-  if (config.num_heads % own.full_kv_heads != 0) {
-    reader.refuse(ErrorCode::kCorrupt, "attention.head_count {} isn't a multiple of the full layers' {} KV heads",
-                  config.num_heads, own.full_kv_heads);
+/// Per-layer embeddings: a gate over the layer's slice of them.
+struct PerLayer {
+  Weight gate, out;
+  std::span<const float> norm;
+};
+
+struct Layer {
+  std::span<const float> attn_norm, post_attn_norm, ffn_norm, post_ffn_norm;
+  AttentionBlock attention;
+  std::size_t kv_layer = 0;  // whose cache is read
+  MlpBlock mlp;
+  std::optional<Experts> experts;
+  std::optional<PerLayer> per_layer;
+  float scale = 1.0F;
+};
+
+class Gemma4Model final : public Decoder {
+ public:
+  using Decoder::Decoder;
+  [[nodiscard]] Status load(const WeightSet& weights);
+
+ private:
+  [[nodiscard]] Status load_per_layer_embedding(WeightLoader& loader);
+  [[nodiscard]] Result<Layer> load_layer(WeightLoader& loader, std::size_t index) const;
+  [[nodiscard]] Result<AttentionBlock> load_attention(const WeightLoader& loader, std::int64_t index) const;
+  [[nodiscard]] Result<Experts> load_experts(const WeightLoader& loader, std::size_t index) const;
+  [[nodiscard]] std::size_t kv_layer(std::size_t index) const;
+  void reserve_layers(Workspace& workspace) const override;
+  [[nodiscard]] Status prepare(const Step& step, MatrixView x) override;
+  [[nodiscard]] Status run_layer(const Step& step, std::size_t layer, MatrixView x) override;
+  [[nodiscard]] Status run_experts(const Step& step, const Experts& experts, MatrixView x, MatrixView out) const;
+  [[nodiscard]] Status run_per_layer(const Step& step, const PerLayer& block, std::size_t layer, MatrixView x) const;
+  /// x += norm(out).
+  [[nodiscard]] Status add_normed(const Step& step, MatrixView out, std::span<const float> weight, MatrixView x) const;
+  [[nodiscard]] std::int64_t per_layer_cols() const { return config().gemma4.per_layer_width * config().num_layers; }
+
+  RopeTable sliding_rope_, full_rope_;
+  std::vector<Layer> layers_;
+  Weight per_layer_embedding_, per_layer_projection_;
+  std::span<const float> per_layer_norm_;
+};
+
+// --- loading ---------------------------------------------------------------------------------------------------------
+
+Status Gemma4Model::load(const WeightSet& weights) {
+  WeightLoader from = loader(weights);
+  VN_TRY(load_trunk(from, static_cast<float>(std::sqrt(static_cast<double>(config().hidden_size)))));
+  if (config().gemma4.per_layer_width > 0) VN_TRY(load_per_layer_embedding(from));
+  std::vector<float> divisors;
+  if (from.has("rope_freqs")) {
+    VN_ASSIGN(divisors, from.host_vector("rope_freqs"));
   }
-  // A shared layer reads the last owner of its kind, so there must be one of each kind.
-  const auto owners_end = config.layers.begin() + (config.num_layers - own.shared_kv_layers);
-  for (std::int64_t i = config.num_layers - own.shared_kv_layers; i < config.num_layers; ++i) {
-    if (std::find(config.layers.begin(), owners_end, config.layers[static_cast<std::size_t>(i)]) != owners_end)
-      continue;
-    reader.refuse(ErrorCode::kCorrupt, "layer {} shares keys and values, but no layer of its kind owns any", i);
+  VN_ASSIGN(sliding_rope_, build_rope(config().rope, config().head_dim));
+  VN_ASSIGN(full_rope_, build_rope(config().gemma4.full_rope, config().gemma4.full_head_dim, divisors));
+  const auto count = static_cast<std::size_t>(config().num_layers);
+  for (std::size_t i = 0; i < count; ++i) {
+    VN_ASSIGN(Layer layer, load_layer(from, i));
+    layers_.push_back(std::move(layer));
   }
-  return finish_config(reader, std::move(config));
+  return {};
 }
 
-// --- config.json -----------------------------------------------------------------------------------------------------
-
-void read_hf_layers(ConfigReader& text, ModelConfig& config) {
-  config.layers = read_hf_layer_types(text, config.num_layers);
-  for (std::int64_t i = 0; config.layers.size() < static_cast<std::size_t>(config.num_layers); ++i) {
-    config.layers.push_back(i % 6 == 5 ? LayerKind::kFullAttention : LayerKind::kSlidingAttention);
-  }
-  config.layers.back() = LayerKind::kFullAttention;  // the reference implementation forces it too
-  if (std::find(config.layers.begin(), config.layers.end(), LayerKind::kLinearAttention) != config.layers.end()) {
-    text.refuse(ErrorCode::kUnsupported, "layer_types names linear_attention, which gemma4 doesn't have");
-  }
-  config.sliding_window = text.nullable_integer("sliding_window", {1, config.context_length}).value_or(512);
+Status Gemma4Model::load_per_layer_embedding(WeightLoader& loader) {
+  VN_ASSIGN(per_layer_embedding_, loader.matrix("ple.embed"));
+  VN_ASSIGN(per_layer_projection_, loader.matrix("ple.model"));
+  VN_ASSIGN(per_layer_norm_, loader.vector("ple.model_norm"));
+  return {};
 }
 
-void read_hf_rope_of_kinds(ConfigReader& text, ModelConfig& config) {
-  ConfigReader rope = text.section("rope_parameters");
-  const auto context = static_cast<double>(config.context_length);
-  ConfigReader sliding = rope.section("sliding_attention");
-  read_hf_rope_keys(sliding, kSlidingTheta, context, config.rope);
-  config.rope.rotary_dims = config.head_dim;
-  RopeConfig& full = config.gemma4.full_rope;
-  ConfigReader keys = rope.section("full_attention");
-  read_hf_rope_keys(keys, kFullTheta, context, full);
-  if (!rope.has("full_attention")) full.scaling = RopeConfig::Scaling::kProportional;
-  const double part =
-      keys.nullable_number("partial_rotary_factor", {0.0, 1.0}).value_or(rope.has("full_attention") ? 1.0 : 0.25);
-  full.rotary_dims = static_cast<std::int64_t>(part * static_cast<double>(config.gemma4.full_head_dim)) / 2 * 2;
+std::size_t Gemma4Model::kv_layer(std::size_t index) const {
+  if (!gemma4::shares_kv(config(), static_cast<std::int64_t>(index))) return index;
+  auto owner = static_cast<std::size_t>(config().num_layers - config().gemma4.shared_kv_layers) - 1;
+  while (config().layers[owner] != config().layers[index]) --owner;  // the configuration was checked to have one
+  return owner;
 }
 
-Result<ModelConfig> config_from_hf(const Json& json) {
-  ConfigReader root(json);
-  ConfigReader text = hf_text_section(root);
-  ModelConfig config;
-  Gemma4Config& own = config.gemma4;
-  config.head = HeadRule::kTied;
-  read_hf_common(root, text, config);
-  config.head = HeadRule::kTied;  // always, whatever the file says
-  refuse_other_activation(text, "hidden_activation", "gelu_pytorch_tanh");
-  read_hf_layers(text, config);
-  own.full_head_dim = text.nullable_integer("global_head_dim", kHeadDimRange).value_or(512);
-  own.full_value_is_key = text.nullable_flag("attention_k_eq_v").value_or(false);
-  const auto full_kv = text.nullable_integer("num_global_key_value_heads", kHeadRange);
-  own.full_kv_heads = own.full_value_is_key && full_kv ? *full_kv : config.num_kv_heads;
-  read_hf_rope_of_kinds(text, config);
-  own.shared_kv_layers = text.nullable_integer("num_kv_shared_layers", {0, config.num_layers - 1}).value_or(0);
-  own.wide_shared_mlp = text.nullable_flag("use_double_wide_mlp").value_or(false);
-  // Absent means 256; models without per-layer embeddings say 0 or null.
-  const bool stated = text.find("hidden_size_per_layer_input") != nullptr;
-  own.per_layer_width =
-      text.nullable_integer("hidden_size_per_layer_input", {0, kWidthRange.high}).value_or(stated ? 0 : 256);
-  own.per_layer_vocab = text.nullable_integer("vocab_size_per_layer_input", kVocabRange).value_or(262144);
-  config.logit_soft_cap = text.nullable_number("final_logit_softcapping", kCapRange).value_or(0.0);
-  if (text.nullable_flag("attention_bias").value_or(false)) {
-    text.refuse(ErrorCode::kUnsupported, "attention_bias true isn't supported for gemma4");
+Result<AttentionBlock> Gemma4Model::load_attention(const WeightLoader& loader, std::int64_t index) const {
+  const bool full = gemma4::is_full(config(), index);
+  AttentionBlock block = make_attention(config(), index, full ? full_rope_ : sliding_rope_);
+  block.num_kv_heads = static_cast<std::int32_t>(gemma4::kv_heads(config(), index));
+  block.head_dim = static_cast<std::int32_t>(gemma4::head_dim(config(), index));
+  block.scale = 1.0F;  // the head norms have made scores small enough
+  block.normalize_v = true;
+  block.owns_kv = !gemma4::shares_kv(config(), index);
+  VN_TRY(block.load(loader));
+  return block;
+}
+
+Result<Experts> Gemma4Model::load_experts(const WeightLoader& loader, std::size_t index) const {
+  Experts experts;
+  VN_ASSIGN(std::vector<float> scale, loader.host_vector("router_scale"));
+  const double root = std::sqrt(static_cast<double>(config().hidden_size));
+  for (float& value : scale) value = static_cast<float>(value / root);
+  VN_ASSIGN(experts.router_norm, loader.place(scale));
+  VN_ASSIGN(experts.input_norm, loader.vector("experts_norm"));
+  VN_ASSIGN(experts.post_mlp_norm, loader.vector("post_mlp_norm"));
+  VN_ASSIGN(experts.post_norm, loader.vector("post_experts_norm"));
+  experts.moe.layer = static_cast<std::int32_t>(index);
+  experts.moe.top_k = static_cast<std::int32_t>(config().experts_per_token);
+  experts.moe.activation = kActivation;
+  VN_TRY(experts.moe.load(loader));
+  return experts;
+}
+
+Result<Layer> Gemma4Model::load_layer(WeightLoader& loader, std::size_t index) const {
+  loader.set_prefix(layer_prefix(index));
+  Layer layer;
+  VN_ASSIGN(layer.attn_norm, loader.vector("attn_norm"));
+  VN_ASSIGN(layer.post_attn_norm, loader.vector("post_attn_norm"));
+  VN_ASSIGN(layer.ffn_norm, loader.vector("ffn_norm"));
+  VN_ASSIGN(layer.post_ffn_norm, loader.vector("post_ffn_norm"));
+  VN_ASSIGN(const std::vector<float> scale, loader.host_vector("layer_scale"));
+  layer.scale = scale.front();
+  layer.kv_layer = kv_layer(index);
+  VN_ASSIGN(layer.attention, load_attention(loader, static_cast<std::int64_t>(index)));
+  layer.mlp.activation = kActivation;
+  VN_TRY(layer.mlp.load(loader));
+  if (config().num_experts > 0) {
+    VN_ASSIGN(layer.experts, load_experts(loader, index));
   }
-  if (text.nullable_flag("enable_moe_block").value_or(false)) {
-    const std::string_view width =
-        text.has("moe_intermediate_size") ? "moe_intermediate_size" : "expert_intermediate_size";
-    config.num_experts = text.integer("num_experts", kExpertRange);
-    config.experts_per_token = text.integer("top_k_experts", {1, config.num_experts});
-    config.expert_intermediate_size = text.integer(width, kWidthRange);
+  if (config().gemma4.per_layer_width > 0) {
+    PerLayer block;
+    VN_ASSIGN(block.gate, loader.matrix("ple.gate"));
+    VN_ASSIGN(block.out, loader.matrix("ple.out"));
+    VN_ASSIGN(block.norm, loader.vector("ple.norm"));
+    layer.per_layer = std::move(block);
   }
-  return finish(text, std::move(config));
+  return layer;
 }
 
-// --- GGUF ------------------------------------------------------------------------------------------------------------
-
-void read_gguf_layers(ConfigReader& reader, ModelConfig& config) {
-  const std::vector<bool> sliding = reader.flags("attention.sliding_window_pattern");
-  if (static_cast<std::int64_t>(sliding.size()) != config.num_layers) {
-    reader.refuse(ErrorCode::kCorrupt, "{} has {} entries, expected one for each of {} layers",
-                  reader.name_of("attention.sliding_window_pattern"), sliding.size(), config.num_layers);
+void Gemma4Model::reserve_layers(Workspace& workspace) const {
+  for (const Slot slot : {Slot::kOutput, Slot::kRouterInput}) workspace.need(slot, config().hidden_size);
+  for (const Layer& layer : layers_) {
+    layer.attention.reserve(workspace);
+    layer.mlp.reserve(workspace);
+    if (layer.experts) {
+      layer.experts->moe.reserve(workspace);
+      workspace.need(Slot::kMixed, config().hidden_size);
+    }
+    if (layer.per_layer) workspace.need(Slot::kGate, layer.per_layer->gate.rows);
   }
-  for (std::size_t i = 0; i < static_cast<std::size_t>(config.num_layers); ++i) {
-    const bool slides = i < sliding.size() && sliding[i];
-    config.layers.push_back(slides ? LayerKind::kSlidingAttention : LayerKind::kFullAttention);
-  }
-  config.sliding_window = reader.integer("attention.sliding_window", {1, config.context_length});
+  for (const Slot slot : {Slot::kPerLayer, Slot::kPerLayerContext}) workspace.need(slot, per_layer_cols());
 }
 
-/// A value that layers of one kind must agree on.
-void settle(ConfigReader& reader, std::string_view key, std::size_t layer, std::int64_t found, std::int64_t& value) {
-  if (value == 0) value = found;
-  if (value == found) return;
-  reader.refuse(ErrorCode::kCorrupt, "{}[{}] is {}, expected {} as in other layers of its kind", reader.name_of(key),
-                layer, found, value);
+// --- forward ---------------------------------------------------------------------------------------------------------
+
+/// The per-layer inputs of all layers: (norm(projection of x) + embedding) / sqrt(2), [tokens, layers * width].
+Status Gemma4Model::prepare(const Step& step, MatrixView x) {
+  const std::int64_t width = config().gemma4.per_layer_width;
+  if (width == 0) return {};
+  const MatrixView inputs = step.view(Slot::kPerLayer, per_layer_cols());
+  const MatrixView context = step.view(Slot::kPerLayerContext, per_layer_cols());
+  const auto multiplier = static_cast<float>(std::sqrt(static_cast<double>(width)));
+  VN_TRY(step.backend.embed({step.batch.tokens, &per_layer_embedding_, multiplier, inputs}));
+  const LinearOutput projection{&per_layer_projection_, {}, context};
+  VN_TRY(step.backend.linear({x, std::span(&projection, 1)}));
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config().hidden_size)));
+  VN_TRY(step.backend.combine({context, context, scale, 0.0F}));
+  const MatrixView slices{context.data, context.rows * config().num_layers, width, width};
+  VN_TRY(norm(step, slices, per_layer_norm_, slices));
+  constexpr float kHalfRoot = 0.70710678F;
+  return step.backend.combine({context, inputs, kHalfRoot, kHalfRoot});
 }
 
-void read_gguf_layer_arrays(ConfigReader& reader, ModelConfig& config) {
-  Gemma4Config& own = config.gemma4;
-  const auto heads = read_gguf_per_layer(reader, "attention.head_count_kv", config.num_layers, kHeadRange);
-  for (std::size_t i = 0; i < heads.size(); ++i) {
-    const bool full = config.layers[i] == LayerKind::kFullAttention;
-    settle(reader, "attention.head_count_kv", i, heads[i], full ? own.full_kv_heads : config.num_kv_heads);
-  }
-  if (config.num_kv_heads == 0) config.num_kv_heads = std::max<std::int64_t>(own.full_kv_heads, 1);
-  if (own.full_kv_heads == 0) own.full_kv_heads = config.num_kv_heads;
-
-  const auto widths = read_gguf_per_layer(reader, "feed_forward_length", config.num_layers, kWidthRange);
-  if (widths.empty()) return;  // finish_config() reports it
-  config.intermediate_size = widths.front();
-  own.wide_shared_mlp = own.shared_kv_layers > 0 && widths.back() == 2 * widths.front();
-  for (std::size_t i = 0; i < widths.size(); ++i) {
-    std::int64_t expected = mlp_width(config, static_cast<std::int64_t>(i));
-    settle(reader, "feed_forward_length", i, widths[i], expected);
-  }
+Status Gemma4Model::add_normed(const Step& step, MatrixView out, std::span<const float> weight, MatrixView x) const {
+  VN_TRY(norm(step, out, weight, out));
+  return step.backend.combine({out, x, 1.0F, 1.0F});
 }
 
-Result<ModelConfig> config_from_gguf(const Json& keys) {
-  ConfigReader reader = gguf_reader(keys, "gemma4");
-  ModelConfig config;
-  Gemma4Config& own = config.gemma4;
-  read_gguf_common(keys, reader, config);
-  own.full_head_dim = config.head_dim;
-  config.head_dim = reader.integer_or("attention.key_length_swa", kHeadDimRange, own.full_head_dim);
-  own.shared_kv_layers = reader.integer_or("attention.shared_kv_layers", {0, config.num_layers - 1}, 0);
-  read_gguf_layers(reader, config);
-  read_gguf_layer_arrays(reader, config);
-  config.rope.theta = reader.number_or("rope.freq_base_swa", {1.0, 1e15}, kSlidingTheta);
-  config.rope.rotary_dims = config.head_dim;
-  own.full_rope.theta = reader.number_or("rope.freq_base", {1.0, 1e15}, kFullTheta);
-  // The converter knows no name for this scaling; which pairs turn is said by the tensor rope_freqs.
-  own.full_rope.scaling = RopeConfig::Scaling::kProportional;
-  own.full_rope.rotary_dims = own.full_head_dim;
-  own.per_layer_width = reader.integer_or("embedding_length_per_layer_input", {0, kWidthRange.high}, 0);
-  own.per_layer_vocab = config.vocab_size;
-  config.logit_soft_cap = reader.nullable_number("final_logit_softcapping", kCapRange).value_or(0.0);
-  if (reader.integer_or("expert_count", {0, kExpertRange.high}, 0) > 0) read_gguf_experts(reader, config);
-  return finish(reader, std::move(config));
+Status Gemma4Model::run_layer(const Step& step, std::size_t index, MatrixView x) {
+  const Layer& layer = layers_[index];
+  const MatrixView normed = step.view(Slot::kNormed, x.cols);
+  const MatrixView out = step.view(Slot::kOutput, x.cols);
+  VN_TRY(norm(step, x, layer.attn_norm, normed));
+  VN_TRY(layer.attention.run(step, normed, step.batch.caches[layer.kv_layer].kv, {out}));
+  VN_TRY(add_normed(step, out, layer.post_attn_norm, x));
+
+  VN_TRY(norm(step, x, layer.ffn_norm, normed));
+  VN_TRY(layer.mlp.run(step, normed, {out}));
+  if (layer.experts) VN_TRY(run_experts(step, *layer.experts, x, out));
+  VN_TRY(add_normed(step, out, layer.post_ffn_norm, x));
+
+  if (layer.per_layer) VN_TRY(run_per_layer(step, *layer.per_layer, index, x));
+  return layer.scale == 1.0F ? Status() : step.backend.combine({x, x, layer.scale, 0.0F});
 }
 
-// --- tensors ---------------------------------------------------------------------------------------------------------
-
-void add_attention_of_layer(SpecBuilder& builder, std::int64_t layer) {
-  const ModelConfig& config = builder.config();
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t dim = head_dim(config, layer);
-  const std::int64_t kv_rows = kv_heads(config, layer) * dim;
-  builder.linear({"q", "self_attn.q_proj", "attn_q"}, config.num_heads * dim, hidden);
-  builder.vector({"q_norm", "self_attn.q_norm", "attn_q_norm"}, dim);
-  builder.linear({"o", "self_attn.o_proj", "attn_output"}, hidden, config.num_heads * dim);
-  if (shares_kv(config, layer)) return;
-  builder.linear({"k", "self_attn.k_proj", "attn_k"}, kv_rows, hidden);
-  builder.vector({"k_norm", "self_attn.k_norm", "attn_k_norm"}, dim);
-  const bool full = is_full(config, layer);
-  if (full && config.gemma4.full_value_is_key) return;
-  TensorSpec& value = builder.linear({"v", "self_attn.v_proj", "attn_v"}, kv_rows, hidden);
-  value.required = !(full && config.from_gguf);  // GGUF says that K serves as V by leaving V out
+/// out = norm(out) + norm(experts), where out is the dense MLP's result. The router reads x itself, not a block's
+/// input.
+Status Gemma4Model::run_experts(const Step& step, const Experts& experts, MatrixView x, MatrixView out) const {
+  const MatrixView router_input = step.view(Slot::kRouterInput, x.cols);
+  const MatrixView input = step.view(Slot::kNormed, x.cols);
+  VN_TRY(norm(step, out, experts.post_mlp_norm, out));
+  VN_TRY(norm(step, x, experts.router_norm, router_input));
+  VN_TRY(norm(step, x, experts.input_norm, input));
+  const MatrixView sum = step.view(Slot::kMixed, x.cols);
+  VN_TRY(step.backend.combine({input, sum, 0.0F, 0.0F}));
+  VN_TRY(experts.moe.run(step, router_input, input, sum));
+  return add_normed(step, sum, experts.post_norm, out);
 }
 
-void add_experts_of_layer(SpecBuilder& builder) {
-  const ModelConfig& config = builder.config();
-  const std::int64_t hidden = config.hidden_size;
-  builder.vector({"experts_norm", "pre_feedforward_layernorm_2", "pre_ffw_norm_2"}, hidden);
-  builder.vector({"post_mlp_norm", "post_feedforward_layernorm_1", "post_ffw_norm_1"}, hidden);
-  builder.vector({"post_experts_norm", "post_feedforward_layernorm_2", "post_ffw_norm_2"}, hidden);
-  builder.other_linear({"router", "router.proj", "ffn_gate_inp"}, config.num_experts, hidden);
-  builder.bare_vector({"router_scale", "router.scale", "ffn_gate_inp.scale"}, {hidden});
-  // In GGUF files whose experts have second-level scales this name is such a scale, with the router's factor in it.
-  builder.bare_vector({"expert_scale", "router.per_expert_scale", "ffn_down_exps.scale"}, {config.num_experts})
-      .required = !config.from_gguf;
-  add_experts(builder, {.num_experts = config.num_experts,
-                        .width = config.expert_intermediate_size,
-                        .folders = {"experts.", "moe.experts."}});
+Status Gemma4Model::run_per_layer(const Step& step, const PerLayer& block, std::size_t layer, MatrixView x) const {
+  const std::int64_t width = block.gate.rows;
+  const MatrixView inputs = step.view(Slot::kPerLayer, per_layer_cols());
+  const MatrixView own = inputs.slice_cols(static_cast<std::int64_t>(layer) * width, width);
+  const MatrixView gate = step.view(Slot::kGate, width);
+  const MatrixView out = step.view(Slot::kOutput, x.cols);
+  const LinearOutput first{&block.gate, {}, gate};
+  VN_TRY(step.backend.linear({x, std::span(&first, 1)}));
+  VN_TRY(step.backend.gated_activation({kActivation, gate, own, gate}));
+  const LinearOutput last{&block.out, {}, out};
+  VN_TRY(step.backend.linear({gate, std::span(&last, 1)}));
+  return add_normed(step, out, block.norm, x);
 }
 
-void add_per_layer_embedding(SpecBuilder& builder) {
-  const ModelConfig& config = builder.config();
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t width = config.gemma4.per_layer_width;
-  builder.other_linear({"ple.gate", "per_layer_input_gate", "inp_gate"}, width, hidden);
-  builder.other_linear({"ple.out", "per_layer_projection", "proj"}, hidden, width);
-  builder.vector({"ple.norm", "post_per_layer_input_norm", "post_norm"}, hidden);
-}
+// --- the family ------------------------------------------------------------------------------------------------------
 
-std::vector<TensorSpec> tensors(const ModelConfig& config) {
-  SpecBuilder builder(config);
-  builder.add_trunk();
-  builder.add_rope_freqs(config.gemma4.full_head_dim / 2, true);
-  const std::int64_t hidden = config.hidden_size;
-  const std::int64_t width = config.gemma4.per_layer_width;
-  if (width > 0) {
-    builder.tensor(TensorKind::kEmbedding, {"ple.embed", "embed_tokens_per_layer", "per_layer_token_embd"},
-                   {static_cast<std::uint64_t>(config.gemma4.per_layer_vocab),
-                    static_cast<std::uint64_t>(config.num_layers * width)});
-    builder.other_linear({"ple.model", "per_layer_model_projection", "per_layer_model_proj"}, config.num_layers * width,
-                         hidden);
-    builder.vector({"ple.model_norm", "per_layer_projection_norm", "per_layer_proj_norm"}, width);
-  }
-  for (std::int64_t i = 0; i < config.num_layers; ++i) {
-    builder.begin_layer(i);
-    builder.vector({"attn_norm", "input_layernorm", "attn_norm"}, hidden);
-    builder.vector({"post_attn_norm", "post_attention_layernorm", "post_attention_norm"}, hidden);
-    builder.vector({"ffn_norm", "pre_feedforward_layernorm", "ffn_norm"}, hidden);
-    builder.vector({"post_ffn_norm", "post_feedforward_layernorm", "post_ffw_norm"}, hidden);
-    builder.bare_vector({"layer_scale", "layer_scalar", "layer_output_scale.weight"}, {1});
-    add_attention_of_layer(builder, i);
-    add_mlp(builder, mlp_width(config, i));
-    if (config.num_experts > 0) add_experts_of_layer(builder);
-    if (width > 0) add_per_layer_embedding(builder);
-  }
-  return builder.take();
-}
-
-std::vector<IgnoreRule> ignored(const ModelConfig& config) {
-  std::vector<IgnoreRule> rules = common_ignored(config);
-  ignore_encoders(rules);
-  for (std::int64_t i = config.num_layers - config.gemma4.shared_kv_layers; i < config.num_layers; ++i) {
-    const std::string layer = config.from_gguf ? fmt::format("blk.{}.attn_", i)
-                                               : fmt::format("{}layers.{}.self_attn.", config.name_prefix, i);
-    const std::string projection = config.from_gguf ? "" : "_proj";
-    rules.push_back({layer + "k" + projection + ".*", "kv-shared"});
-    rules.push_back({layer + "v" + projection + ".*", "kv-shared"});
-    rules.push_back({layer + "k_norm.*", "kv-shared"});
-  }
-  return rules;
+Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weights, const ModelContext& context) {
+  auto model = std::make_unique<Gemma4Model>(std::move(config), context);
+  VN_TRY(model->load(weights));
+  return std::unique_ptr<Model>(std::move(model));
 }
 
 CacheShapes caches(const ModelConfig& config) {
   CacheShapes shapes = uniform_caches(config);
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
-    shapes.kv[static_cast<std::size_t>(i)] =
-        shares_kv(config, i)
-            ? KvShape{}
-            : KvShape{static_cast<std::int32_t>(kv_heads(config, i)), static_cast<std::int32_t>(head_dim(config, i))};
+    shapes.kv[static_cast<std::size_t>(i)] = gemma4::shares_kv(config, i)
+                                                 ? KvShape{}
+                                                 : KvShape{static_cast<std::int32_t>(gemma4::kv_heads(config, i)),
+                                                           static_cast<std::int32_t>(gemma4::head_dim(config, i))};
   }
   return shapes;
 }
@@ -281,7 +264,8 @@ CacheShapes caches(const ModelConfig& config) {
 }  // namespace
 
 Architecture gemma4_architecture() {
-  return {"gemma4", kHfTypes, kGgufNames, config_from_hf, config_from_gguf, tensors, ignored, nullptr, caches};
+  return {"gemma4",        kHfTypes, kGgufNames, gemma4::config_from_hf, gemma4::config_from_gguf, gemma4::tensors,
+          gemma4::ignored, build,    caches};
 }
 
 }  // namespace vernier

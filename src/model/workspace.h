@@ -25,6 +25,8 @@ enum class Slot : std::uint8_t {
   kRouterInput,
   kExpertIds,  ///< 32-bit integers
   kExpertWeights,
+  kPerLayer,  ///< Gemma 4: inputs of all layers
+  kPerLayerContext,
   kFinal,  ///< normalised rows for the head
   kCount,
 };
