@@ -25,6 +25,12 @@ enum class Slot : std::uint8_t {
   kRouterInput,
   kExpertIds,  ///< 32-bit integers
   kExpertWeights,
+  kGatedQuery,  ///< qwen35: query and output gate of each head, before they part
+  kSharedGate,  ///< qwen35moe: one number a token
+  kDeltaInput,  ///< gated delta net: q, k and v before the convolution
+  kDeltaGate,
+  kDeltaA,
+  kDeltaB,
   kPerLayer,  ///< Gemma 4: inputs of all layers
   kPerLayerContext,
   kFinal,  ///< normalised rows for the head

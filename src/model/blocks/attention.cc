@@ -4,6 +4,14 @@
 #include <cmath>
 
 namespace vernier {
+namespace {
+
+/// A dense [tokens, heads * head_dim] matrix seen as [tokens * heads, head_dim].
+MatrixView by_head(MatrixView m, std::int64_t head_dim) {
+  return {m.data, m.rows * (m.cols / head_dim), head_dim, head_dim};
+}
+
+}  // namespace
 
 AttentionBlock make_attention(const ModelConfig& config, std::int64_t layer, const RopeTable& rope) {
   AttentionBlock block;
@@ -38,17 +46,25 @@ Status AttentionBlock::load(const WeightLoader& loader) {
 void AttentionBlock::reserve(Workspace& workspace) const {
   workspace.need(Slot::kQuery, std::int64_t{num_heads} * head_dim);
   workspace.need(Slot::kMixed, std::int64_t{num_heads} * head_dim);
+  if (gated) workspace.need(Slot::kGatedQuery, 2 * std::int64_t{num_heads} * head_dim);
   if (!owns_kv) return;
   workspace.need(Slot::kKey, std::int64_t{num_kv_heads} * head_dim);
   workspace.need(Slot::kValue, std::int64_t{num_kv_heads} * head_dim);
 }
 
+MatrixView AttentionBlock::half_of_pairs(const Step& step, std::int64_t which) const {
+  const MatrixView pairs = step.view(Slot::kGatedQuery, 2 * std::int64_t{num_heads} * head_dim);
+  return {pairs.data + which * head_dim, pairs.rows * num_heads, head_dim, 2 * std::int64_t{head_dim}};
+}
+
 Status AttentionBlock::project(const Step& step, MatrixView input, MatrixView query, MatrixView key,
                                MatrixView value) const {
-  const std::array<LinearOutput, 3> outputs = {LinearOutput{&q, q_bias, query}, LinearOutput{&k, k_bias, key},
+  const MatrixView projected = gated ? step.view(Slot::kGatedQuery, 2 * query.cols) : query;
+  const std::array<LinearOutput, 3> outputs = {LinearOutput{&q, q_bias, projected}, LinearOutput{&k, k_bias, key},
                                                LinearOutput{&v, v_bias, value}};
   const std::size_t count = !owns_kv ? 1 : (v.present() ? 3 : 2);
   VN_TRY(step.backend.linear({input, std::span(outputs).first(count)}));
+  if (gated) VN_TRY(step.backend.combine({half_of_pairs(step, 0), by_head(query, head_dim), 1.0F, 0.0F}));
   if (owns_kv && !v.present()) VN_TRY(step.backend.combine({key, value, 1.0F, 0.0F}));
   return {};
 }
@@ -81,6 +97,7 @@ Status AttentionBlock::run(const Step& step, MatrixView input, const KvLayer& kv
                                  .slices = step.batch.slices,
                                  .kv = kv,
                                  .y = mixed}));
+  if (gated) VN_TRY(step.backend.sigmoid_gate({half_of_pairs(step, 1), by_head(mixed, head_dim)}));
   const LinearOutput last{&o, o_bias, output.y, output.accumulate};
   return step.backend.linear({mixed, std::span(&last, 1)});
 }

@@ -26,6 +26,7 @@ struct AttentionBlock {
   std::span<const float> q_norm, k_norm;                  ///< each may be empty: no norm
   std::span<const float> sinks;                           ///< [num_heads] or empty
   bool normalize_v = false;
+  bool gated = false;   ///< q holds, head by head, the query and a gate: mixed *= sigmoid(gate) (qwen35)
   bool owns_kv = true;  ///< false: reads keys and values that another layer stored
 
   /// Reads roles q, k, v, o, their biases, the head norms and sinks of the loader's layer, as far as the files hold
@@ -38,6 +39,8 @@ struct AttentionBlock {
  private:
   [[nodiscard]] Status project(const Step& step, MatrixView input, MatrixView query, MatrixView key,
                                MatrixView value) const;
+  /// Half `which` of each head's (query, gate) pair, as [tokens * heads, head_dim].
+  [[nodiscard]] MatrixView half_of_pairs(const Step& step, std::int64_t which) const;
 };
 
 /// The geometry that most families share, from their configuration; `layer` decides about the window.
