@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/tensor_spec.h"
-#include "model/model_config.h"
+#include "model/model.h"
 
 namespace vernier::gemma4 {
 
@@ -33,5 +33,9 @@ namespace vernier::gemma4 {
 [[nodiscard]] Result<ModelConfig> config_from_gguf(const Json& keys);
 [[nodiscard]] std::vector<TensorSpec> tensors(const ModelConfig& config);
 [[nodiscard]] std::vector<IgnoreRule> ignored(const ModelConfig& config);
+
+/// The layer whose cache `index` reads: itself, or the last of its kind before the sharing ones.
+[[nodiscard]] std::size_t kv_layer(const ModelConfig& config, std::size_t index);
+[[nodiscard]] CacheShapes caches(const ModelConfig& config);
 
 }  // namespace vernier::gemma4

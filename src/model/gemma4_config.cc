@@ -161,4 +161,22 @@ Result<ModelConfig> config_from_gguf(const Json& keys) {
   return finish(reader, std::move(config));
 }
 
+std::size_t kv_layer(const ModelConfig& config, std::size_t index) {
+  if (!shares_kv(config, static_cast<std::int64_t>(index))) return index;
+  auto owner = static_cast<std::size_t>(config.num_layers - config.gemma4.shared_kv_layers) - 1;
+  while (config.layers[owner] != config.layers[index]) --owner;  // the configuration was checked to have one
+  return owner;
+}
+
+CacheShapes caches(const ModelConfig& config) {
+  CacheShapes shapes = uniform_caches(config);
+  for (std::int64_t i = 0; i < config.num_layers; ++i) {
+    shapes.kv[static_cast<std::size_t>(i)] =
+        shares_kv(config, i)
+            ? KvShape{}
+            : KvShape{static_cast<std::int32_t>(kv_heads(config, i)), static_cast<std::int32_t>(head_dim(config, i))};
+  }
+  return shapes;
+}
+
 }  // namespace vernier::gemma4

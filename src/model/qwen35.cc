@@ -151,18 +151,6 @@ Result<std::unique_ptr<Model>> build(ModelConfig config, const WeightSet& weight
   return std::unique_ptr<Model>(std::move(model));
 }
 
-CacheShapes caches(const ModelConfig& config) {
-  CacheShapes shapes = uniform_caches(config);
-  const DeltaNetConfig& net = config.delta_net;
-  shapes.state.resize(shapes.kv.size());
-  for (std::size_t i = 0; i < shapes.kv.size(); ++i) {
-    if (config.layers[i] != LayerKind::kLinearAttention) continue;
-    shapes.kv[i] = {};
-    shapes.state[i] = {net.value_heads * net.key_head_dim * net.value_head_dim, (net.conv_width - 1) * net.channels()};
-  }
-  return shapes;
-}
-
 Result<ModelConfig> dense_from_hf(const Json& json) { return qwen35::config_from_hf(json, false); }
 Result<ModelConfig> sparse_from_hf(const Json& json) { return qwen35::config_from_hf(json, true); }
 Result<ModelConfig> dense_from_gguf(const Json& keys) { return qwen35::config_from_gguf(keys, false); }
@@ -172,12 +160,12 @@ Result<ModelConfig> sparse_from_gguf(const Json& keys) { return qwen35::config_f
 
 Architecture qwen35_architecture() {
   return {"qwen35",        kDenseTypes,     kDenseNames, dense_from_hf, dense_from_gguf,
-          qwen35::tensors, qwen35::ignored, build,       caches};
+          qwen35::tensors, qwen35::ignored, build,       qwen35::caches};
 }
 
 Architecture qwen35moe_architecture() {
   return {"qwen35moe",     kSparseTypes,    kSparseNames, sparse_from_hf, sparse_from_gguf,
-          qwen35::tensors, qwen35::ignored, build,        caches};
+          qwen35::tensors, qwen35::ignored, build,        qwen35::caches};
 }
 
 }  // namespace vernier

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/tensor_spec.h"
-#include "model/model_config.h"
+#include "model/model.h"
 
 namespace vernier::qwen35 {
 
@@ -17,5 +17,7 @@ namespace vernier::qwen35 {
 [[nodiscard]] Result<ModelConfig> config_from_gguf(const Json& keys, bool sparse);
 [[nodiscard]] std::vector<TensorSpec> tensors(const ModelConfig& config);
 [[nodiscard]] std::vector<IgnoreRule> ignored(const ModelConfig& config);
+
+[[nodiscard]] CacheShapes caches(const ModelConfig& config);
 
 }  // namespace vernier::qwen35

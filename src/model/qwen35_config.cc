@@ -108,4 +108,16 @@ Result<ModelConfig> config_from_gguf(const Json& keys, bool sparse) {
   return finish(reader, std::move(config));
 }
 
+CacheShapes caches(const ModelConfig& config) {
+  CacheShapes shapes = uniform_caches(config);
+  const DeltaNetConfig& net = config.delta_net;
+  shapes.state.resize(shapes.kv.size());
+  for (std::size_t i = 0; i < shapes.kv.size(); ++i) {
+    if (config.layers[i] != LayerKind::kLinearAttention) continue;
+    shapes.kv[i] = {};
+    shapes.state[i] = {net.value_heads * net.key_head_dim * net.value_head_dim, (net.conv_width - 1) * net.channels()};
+  }
+  return shapes;
+}
+
 }  // namespace vernier::qwen35
