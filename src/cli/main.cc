@@ -24,7 +24,21 @@ std::vector<std::string> command_words(int argc, char** argv) {
   return words;
 }
 
+/// Refuses a first word that is no verb, which CLI11 would report as a missing subcommand.
+Status check_verb(int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return {};
+  std::string known = "help";
+  for (const Verb& verb : verb_list()) {
+    if (verb.name == argv[1]) return {};
+    known += ", " + std::string(verb.name);
+  }
+  if (std::string_view(argv[1]) == "help") return {};
+  return fail_with_hint(ErrorCode::kInvalidArgument, "see 'vernier --help'", "unknown verb '{}'; known: {}",
+                        escape(argv[1]), known);
+}
+
 int parse_and_run(int argc, char** argv) {
+  if (const Status status = check_verb(argc, argv); !status) return report(status.error());
   CLI::App app("Vernier runs block-scaled low-precision language models exactly as published.", "vernier");
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);

@@ -137,7 +137,7 @@ class Run(Case):
         self.refuses(69, "needs a GPU", "run", "demo", "-p", "x", "--experts", "fused")
         self.refuses(69, "cuda", "run", "demo", "-p", "x", "--device", "cuda")
         self.refuses(64, "precision", "run", "demo", "-p", "x", "--precision", "fp64")
-        self.refuses(64, "subcommand", "nonsense")
+        self.refuses(64, ["unknown verb 'nonsense'", "inspect"], "nonsense")
         self.refuses(64, "subcommand")
 
 
