@@ -149,6 +149,13 @@ class Engine {
   [[nodiscard]] std::optional<Error> score(std::span<const std::int32_t> ids,
                                            const std::function<void(std::size_t, std::span<const float>)>& visit);
 
+  /// True when the model holds a multi-token prediction block.
+  [[nodiscard]] bool can_draft() const;
+  /// As score(), of the multi-token prediction block: `logits` of a row predict position row + 2 from the model's state
+  /// at `row` and the token at row + 1. Rows end one before the last token.
+  [[nodiscard]] std::optional<Error> score_drafts(
+      std::span<const std::int32_t> ids, const std::function<void(std::size_t, std::span<const float>)>& visit);
+
   struct Impl;
 
  private:

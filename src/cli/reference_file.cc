@@ -78,6 +78,9 @@ Result<ReferenceFile> read_json(const std::filesystem::path& path) {
       return tl::unexpected(with_context(std::move(prompt).error(), fmt::format("{}: prompts[{}]", file->name(), i)));
     reference.prompts.push_back(std::move(*prompt));
   }
+  if (const Json* mtp = json->find("mtp"); mtp != nullptr) {
+    VN_ASSIGN(reference.draft_ids, id_array(*mtp, "draft_ids"));
+  }
   return reference;
 }
 

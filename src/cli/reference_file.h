@@ -22,6 +22,9 @@ struct ReferenceFile {
   std::size_t vocab_size = 0;  ///< of the logits
   std::vector<float> logits;   ///< [rows, vocab_size]: after each of the first tokens of prompt 0 and its continuation
 
+  /// Choices of the multi-token prediction block on prompt 0 and its continuation: [i] for token i + 2. Often empty.
+  std::vector<std::int32_t> draft_ids;
+
   [[nodiscard]] std::size_t num_logit_rows() const { return vocab_size == 0 ? 0 : logits.size() / vocab_size; }
   [[nodiscard]] std::span<const float> logits_of(std::size_t row) const {
     return std::span(logits).subspan(row * vocab_size, vocab_size);

@@ -37,6 +37,8 @@ struct Comparison {
   double kl_sum = 0.0;
   double kl_max = 0.0;
   double largest_logit_error = 0.0;
+  std::size_t drafts = 0;  ///< of the multi-token prediction block
+  std::size_t drafts_equal = 0;
 };
 
 std::vector<double> log_softmax(std::span<const float> logits) {
@@ -91,6 +93,19 @@ std::optional<Error> compare_prompt(Engine& engine, const ReferenceFile& referen
   });
 }
 
+/// The same for the drafts of the multi-token prediction block, which the reference made on prompt 0.
+std::optional<Error> compare_drafts(Engine& engine, const ReferenceFile& reference, Comparison& result) {
+  if (reference.draft_ids.empty() || !engine.can_draft()) return std::nullopt;
+  std::vector<std::int32_t> ids = reference.prompts[0].prompt_ids;
+  ids.insert(ids.end(), reference.prompts[0].greedy_ids.begin(), reference.prompts[0].greedy_ids.end());
+  return engine.score_drafts(ids, [&](std::size_t row, std::span<const float> logits) {
+    if (row >= reference.draft_ids.size()) return;
+    const auto found = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    ++result.drafts;
+    result.drafts_equal += found == reference.draft_ids[row] ? 1 : 0;
+  });
+}
+
 Json comparison_json(const Comparison& result, double bound, bool agrees) {
   JsonObject object;
   object.set("compared", static_cast<std::uint64_t>(result.compared));
@@ -113,6 +128,10 @@ Json comparison_json(const Comparison& result, double bound, bool agrees) {
     object.set("max_kl", result.kl_max);
     object.set("max_logit_error", result.largest_logit_error);
   }
+  if (result.drafts > 0) {
+    object.set("drafts", static_cast<std::uint64_t>(result.drafts));
+    object.set("drafts_equal", static_cast<std::uint64_t>(result.drafts_equal));
+  }
   object.set("agrees", agrees);
   return object;
 }
@@ -132,6 +151,7 @@ void print_comparison(const Comparison& result, double bound) {
                       result.kl_sum / static_cast<double>(result.positions), result.kl_max, result.positions,
                       result.largest_logit_error));
   }
+  if (result.drafts > 0) print(fmt::format("drafts     {} of {} equal\n", result.drafts_equal, result.drafts));
 }
 
 int verify(VerifyFlags& flags) {
@@ -151,7 +171,11 @@ int verify(VerifyFlags& flags) {
   for (std::size_t i = 0; i < reference->prompts.size(); ++i) {
     if (const auto error = compare_prompt(engine, *reference, i, result)) return report(*error);
   }
-  const bool agrees = std::none_of(result.differences.begin(), result.differences.end(),
+  if (const auto error = compare_drafts(engine, *reference, result)) return report(*error);
+  // Drafts have no margins in the reference: all must be equal where nothing is rounded.
+  const bool drafts_agree = bound > 0.0 || result.drafts_equal == result.drafts;
+  const bool agrees = drafts_agree &&
+                      std::none_of(result.differences.begin(), result.differences.end(),
                                    [&](const Difference& difference) { return difference.margin > bound; }) &&
                       !std::isnan(result.kl_max);
   if (flags.json) {

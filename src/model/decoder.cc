@@ -4,6 +4,10 @@
 
 namespace vernier {
 
+Status Model::draft(const StepBatch& /*batch*/, MatrixView /*logits*/) {
+  return fail(ErrorCode::kUnsupported, "the model holds no multi-token prediction block");
+}
+
 std::string layer_prefix(std::size_t layer) { return fmt::format("layers.{}.", layer); }
 
 Status Decoder::load_trunk(WeightLoader& loader, float embedding_multiplier) {
@@ -35,7 +39,7 @@ Status Decoder::check(const StepBatch& batch, MatrixView logits) const {
     return fail(ErrorCode::kInternal, "logits are [{}, {}], expected [{}, {}]", logits.rows, logits.cols, num_outputs,
                 config_.vocab_size);
   }
-  if (static_cast<std::int64_t>(batch.caches.size()) != config_.num_layers) {
+  if (static_cast<std::int64_t>(batch.caches.size()) < config_.num_layers) {
     return fail(ErrorCode::kInternal, "caches of {} layers, expected {}", batch.caches.size(), config_.num_layers);
   }
   for (const std::int32_t row : batch.output_rows) {
@@ -47,19 +51,21 @@ Status Decoder::check(const StepBatch& batch, MatrixView logits) const {
 Status Decoder::forward(const StepBatch& batch, MatrixView logits) {
   VN_TRY(check(batch, logits));
   if (batch.tokens.empty()) return {};
-  const Step step{backend_, experts_, workspace_, batch};
+  const Step step = step_of(batch);
   const MatrixView x = step.view(Slot::kResidual, config_.hidden_size);
   VN_TRY(backend_.embed({batch.tokens, &embedding_, embedding_multiplier_, x}));
   VN_TRY(prepare(step, x));
-  for (std::size_t layer = 0; layer < batch.caches.size(); ++layer) VN_TRY(run_layer(step, layer, x));
-  return compute_logits(step, x, logits);
+  const auto num_layers = static_cast<std::size_t>(config_.num_layers);
+  for (std::size_t layer = 0; layer < num_layers; ++layer) VN_TRY(run_layer(step, layer, x));
+  if (batch.hidden.data != nullptr) VN_TRY(norm(step, x, norm_, batch.hidden));
+  return compute_logits(step, x, norm_, logits);
 }
 
 Status Decoder::norm(const Step& step, MatrixView x, std::span<const float> weight, MatrixView y) const {
   return step.backend.rms_norm({.x = x, .weight = weight, .eps = static_cast<float>(config_.norm_eps), .y = y});
 }
 
-Status Decoder::compute_logits(const Step& step, MatrixView x, MatrixView logits) const {
+Status Decoder::compute_logits(const Step& step, MatrixView x, std::span<const float> weight, MatrixView logits) const {
   const auto rows = step.batch.output_rows;
   if (rows.empty()) return {};
   const auto num_outputs = static_cast<std::int64_t>(rows.size());
@@ -70,7 +76,7 @@ Status Decoder::compute_logits(const Step& step, MatrixView x, MatrixView logits
     while (end < num_outputs && rows[static_cast<std::size_t>(end)] == rows[static_cast<std::size_t>(end - 1)] + 1)
       ++end;
     const std::int64_t first = rows[static_cast<std::size_t>(begin)];
-    VN_TRY(norm(step, x.slice_rows(first, end - begin), norm_, last.slice_rows(begin, end - begin)));
+    VN_TRY(norm(step, x.slice_rows(first, end - begin), weight, last.slice_rows(begin, end - begin)));
     begin = end;
   }
   const LinearOutput head{&head_, {}, logits};

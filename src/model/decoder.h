@@ -35,12 +35,14 @@ class Decoder : public Model {
   /// y = norm(x) with the model's epsilon.
   [[nodiscard]] Status norm(const Step& step, MatrixView x, std::span<const float> weight, MatrixView y) const;
   [[nodiscard]] WeightLoader loader(const WeightSet& weights) { return {backend_, weights, vectors_}; }
+  /// logits = head(norm(the output rows of x)), soft-capped where the family does.
+  [[nodiscard]] Status compute_logits(const Step& step, MatrixView x, std::span<const float> weight,
+                                      MatrixView logits) const;
   [[nodiscard]] const Weight& embedding() const { return embedding_; }
+  [[nodiscard]] Step step_of(const StepBatch& batch) const { return {backend_, experts_, workspace_, batch}; }
+  [[nodiscard]] Status check(const StepBatch& batch, MatrixView logits) const;
 
  private:
-  [[nodiscard]] Status check(const StepBatch& batch, MatrixView logits) const;
-  [[nodiscard]] Status compute_logits(const Step& step, MatrixView x, MatrixView logits) const;
-
   ModelConfig config_;
   Backend& backend_;
   ExpertExecutor& experts_;

@@ -31,7 +31,8 @@ struct StateShape {
   std::int64_t convolution_floats = 0;
 };
 
-/// What one sequence caches: an entry a layer. `state` is empty in families without recurrent layers.
+/// What one sequence caches: an entry a layer, then one for the multi-token prediction block where the configuration
+/// promises it. `state` is empty in families without recurrent layers.
 struct CacheShapes {
   std::vector<KvShape> kv;
   std::vector<StateShape> state;
@@ -49,7 +50,10 @@ struct StepBatch {
   std::span<const std::int32_t> tokens;
   std::span<const SequenceSlice> slices;      ///< in row order, covering all tokens
   std::span<const std::int32_t> output_rows;  ///< rows whose logits are wanted, ascending
-  std::span<const LayerCache> caches;         ///< [layers]
+  std::span<const LayerCache> caches;         ///< [layers], and one more for a draft block (CacheShapes)
+  /// States after the final norm, [tokens, hidden], in backend memory: forward() writes them unless data is null,
+  /// draft() reads them.
+  MatrixView hidden;
 };
 
 class Model {
@@ -65,6 +69,11 @@ class Model {
   [[nodiscard]] virtual Status reserve(std::int32_t max_tokens, std::int32_t max_outputs) = 0;
   /// Computes logits [output_rows, vocab_size] (soft-cap applied) into `logits`, in backend memory.
   [[nodiscard]] virtual Status forward(const StepBatch& batch, MatrixView logits) = 0;
+  /// True when the model holds a multi-token prediction block.
+  [[nodiscard]] virtual bool can_draft() const { return false; }
+  /// Runs the multi-token prediction block: row i of `logits` predicts the token after tokens[i] from tokens[i] and
+  /// hidden[i], the state of the token before it. The block's own cache is the last of `caches`. All rows are outputs.
+  [[nodiscard]] virtual Status draft(const StepBatch& batch, MatrixView logits);
 };
 
 struct ModelContext {

@@ -4,15 +4,11 @@
 
 #include <memory>
 #include <optional>
-#include <variant>
 
 #include "model/architectures.h"
-#include "model/blocks/attention.h"
-#include "model/blocks/gated_delta_net.h"
-#include "model/blocks/mlp.h"
-#include "model/blocks/moe.h"
 #include "model/common_config.h"
 #include "model/decoder.h"
+#include "model/qwen35_layer.h"
 #include "model/rope.h"
 
 namespace vernier {
@@ -23,124 +19,80 @@ constexpr std::string_view kDenseNames[] = {"qwen35"};
 constexpr std::string_view kSparseTypes[] = {"qwen3_5_moe", "qwen3_5_moe_text"};
 constexpr std::string_view kSparseNames[] = {"qwen35moe"};
 
-/// Routed experts, and one that every token passes, weighted by a gate of its own.
-struct Experts {
-  MoeBlock routed;
-  MlpBlock shared;
-  Weight shared_gate;  // [1, hidden]
-};
-
-struct Layer {
-  std::span<const float> attn_norm, ffn_norm;
-  std::variant<AttentionBlock, GatedDeltaNetBlock> mixer;
-  std::variant<MlpBlock, Experts> feed_forward;
+/// Multi-token prediction: a layer over the state of one token and the embedding of the next.
+struct DraftBlock {
+  Weight fc;  // [hidden, 2 * hidden], embedding first
+  std::span<const float> embed_norm, hidden_norm, norm;
+  qwen35::Layer layer;
 };
 
 class Qwen35Model final : public Decoder {
  public:
   using Decoder::Decoder;
   [[nodiscard]] Status load(const WeightSet& weights);
+  [[nodiscard]] bool can_draft() const override { return draft_.has_value(); }
+  [[nodiscard]] Status draft(const StepBatch& batch, MatrixView logits) override;
 
  private:
-  [[nodiscard]] Result<Layer> load_layer(WeightLoader& loader, std::size_t index) const;
-  [[nodiscard]] Result<Experts> load_experts(const WeightLoader& loader, std::size_t index) const;
+  [[nodiscard]] Status load_draft(WeightLoader& loader);
   void reserve_layers(Workspace& workspace) const override;
-  [[nodiscard]] Status run_layer(const Step& step, std::size_t index, MatrixView x) override;
-  [[nodiscard]] Status run_experts(const Step& step, const Experts& experts, MatrixView input, MatrixView x) const;
+  [[nodiscard]] Status run_layer(const Step& step, std::size_t index, MatrixView x) override {
+    return layers_[index].run(step, step.batch.caches[index], x);
+  }
 
   RopeTable rope_;
-  std::vector<Layer> layers_;
+  std::vector<qwen35::Layer> layers_;
+  std::optional<DraftBlock> draft_;
 };
 
 Status Qwen35Model::load(const WeightSet& weights) {
   WeightLoader from = loader(weights);
   VN_TRY(load_trunk(from));
   VN_ASSIGN(rope_, build_rope(config().rope, config().head_dim));
-  const auto count = static_cast<std::size_t>(config().num_layers);
-  for (std::size_t i = 0; i < count; ++i) {
-    VN_ASSIGN(Layer layer, load_layer(from, i));
-    layers_.push_back(std::move(layer));
+  layers_.resize(static_cast<std::size_t>(config().num_layers));
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    from.set_prefix(layer_prefix(i));
+    const bool recurrent = config().layers[i] == LayerKind::kLinearAttention;
+    VN_TRY(layers_[i].load(from, config(), static_cast<std::int64_t>(i), recurrent, rope_));
   }
+  from.set_prefix("mtp.");
+  return config().mtp_layers > 0 && from.has("fc") ? load_draft(from) : Status();
+}
+
+Status Qwen35Model::load_draft(WeightLoader& loader) {
+  DraftBlock block;
+  VN_ASSIGN(block.fc, loader.matrix("fc"));
+  VN_ASSIGN(block.norm, loader.vector("norm"));
+  VN_ASSIGN(block.embed_norm, loader.vector("embed_norm"));
+  VN_ASSIGN(block.hidden_norm, loader.vector("hidden_norm"));
+  VN_TRY(block.layer.load(loader, config(), config().num_layers, false, rope_));
+  draft_ = std::move(block);
   return {};
 }
 
-Result<Layer> Qwen35Model::load_layer(WeightLoader& loader, std::size_t index) const {
-  loader.set_prefix(layer_prefix(index));
-  Layer layer;
-  VN_ASSIGN(layer.attn_norm, loader.vector("attn_norm"));
-  VN_ASSIGN(layer.ffn_norm, loader.vector("ffn_norm"));
-  if (config().layers[index] == LayerKind::kLinearAttention) {
-    GatedDeltaNetBlock net;
-    net.shape = config().delta_net;
-    net.eps = static_cast<float>(config().norm_eps);
-    net.tiled_heads = config().from_gguf;
-    VN_TRY(net.load(loader, !config().from_gguf));
-    layer.mixer = std::move(net);
-  } else {
-    AttentionBlock attention = make_attention(config(), static_cast<std::int64_t>(index), rope_);
-    attention.gated = true;
-    VN_TRY(attention.load(loader));
-    layer.mixer = std::move(attention);
-  }
-  if (config().num_experts > 0) {
-    VN_ASSIGN(layer.feed_forward, load_experts(loader, index));
-  } else {
-    MlpBlock mlp;
-    VN_TRY(mlp.load(loader));
-    layer.feed_forward = std::move(mlp);
-  }
-  return layer;
-}
-
-Result<Experts> Qwen35Model::load_experts(const WeightLoader& loader, std::size_t index) const {
-  Experts experts;
-  experts.routed.layer = static_cast<std::int32_t>(index);
-  experts.routed.top_k = static_cast<std::int32_t>(config().experts_per_token);
-  VN_TRY(experts.routed.load(loader));
-  VN_TRY(experts.shared.load(loader, "shared."));
-  VN_ASSIGN(experts.shared_gate, loader.matrix("shared.router"));
-  return experts;
-}
-
 void Qwen35Model::reserve_layers(Workspace& workspace) const {
-  workspace.need(Slot::kOutput, config().hidden_size);
-  workspace.need(Slot::kSharedGate, 1);
-  for (const Layer& layer : layers_) {
-    std::visit([&](const auto& block) { block.reserve(workspace); }, layer.mixer);
-    if (const auto* experts = std::get_if<Experts>(&layer.feed_forward)) {
-      experts->routed.reserve(workspace);
-      experts->shared.reserve(workspace);
-    } else {
-      std::get<MlpBlock>(layer.feed_forward).reserve(workspace);
-    }
-  }
+  for (const qwen35::Layer& layer : layers_) layer.reserve(workspace, config().hidden_size);
+  if (!draft_) return;
+  draft_->layer.reserve(workspace, config().hidden_size);
+  workspace.need(Slot::kDraftInput, 2 * config().hidden_size);
 }
 
-Status Qwen35Model::run_layer(const Step& step, std::size_t index, MatrixView x) {
-  const Layer& layer = layers_[index];
-  const LayerCache& cache = step.batch.caches[index];
-  const MatrixView normed = step.view(Slot::kNormed, x.cols);
-  VN_TRY(norm(step, x, layer.attn_norm, normed));
-  if (const auto* net = std::get_if<GatedDeltaNetBlock>(&layer.mixer)) {
-    VN_TRY(net->run(step, normed, cache, {x, true}));
-  } else {
-    VN_TRY(std::get<AttentionBlock>(layer.mixer).run(step, normed, cache.kv, {x, true}));
-  }
-  VN_TRY(norm(step, x, layer.ffn_norm, normed));
-  if (const auto* experts = std::get_if<Experts>(&layer.feed_forward)) return run_experts(step, *experts, normed, x);
-  return std::get<MlpBlock>(layer.feed_forward).run(step, normed, {x, true});
-}
-
-/// x += routed(input) + sigmoid(gate . input) * shared(input).
-Status Qwen35Model::run_experts(const Step& step, const Experts& experts, MatrixView input, MatrixView x) const {
-  const MatrixView out = step.view(Slot::kOutput, x.cols);
-  const MatrixView gate = step.view(Slot::kSharedGate, 1);
-  const LinearOutput projection{&experts.shared_gate, {}, gate};
-  VN_TRY(step.backend.linear({input, std::span(&projection, 1)}));
-  VN_TRY(experts.shared.run(step, input, {out}));
-  VN_TRY(step.backend.sigmoid_gate({gate, out}));
-  VN_TRY(experts.routed.run(step, input, input, x));
-  return step.backend.combine({out, x, 1.0F, 1.0F});
+Status Qwen35Model::draft(const StepBatch& batch, MatrixView logits) {
+  if (!draft_) return Decoder::draft(batch, logits);
+  VN_TRY(check(batch, logits));
+  if (batch.tokens.empty()) return {};
+  const Step step = step_of(batch);
+  const std::int64_t width = config().hidden_size;
+  const MatrixView both = step.view(Slot::kDraftInput, 2 * width);
+  const MatrixView token = both.slice_cols(0, width);
+  VN_TRY(step.backend.embed({batch.tokens, &embedding(), 1.0F, token}));
+  VN_TRY(norm(step, token, draft_->embed_norm, token));
+  VN_TRY(norm(step, batch.hidden, draft_->hidden_norm, both.slice_cols(width, width)));
+  const MatrixView x = step.view(Slot::kResidual, width);
+  const LinearOutput projection{&draft_->fc, {}, x};
+  VN_TRY(step.backend.linear({both, std::span(&projection, 1)}));
+  VN_TRY(draft_->layer.run(step, batch.caches.back(), x));
+  return compute_logits(step, x, draft_->norm, logits);
 }
 
 // --- the families ----------------------------------------------------------------------------------------------------

@@ -117,6 +117,9 @@ CacheShapes caches(const ModelConfig& config) {
     shapes.kv[i] = {};
     shapes.state[i] = {net.value_heads * net.key_head_dim * net.value_head_dim, (net.conv_width - 1) * net.channels()};
   }
+  if (config.mtp_layers > 0) {  // the draft block's attention has a cache of its own
+    shapes.kv.push_back({static_cast<std::int32_t>(config.num_kv_heads), static_cast<std::int32_t>(config.head_dim)});
+  }
   return shapes;
 }
 

@@ -33,7 +33,8 @@ enum class Slot : std::uint8_t {
   kDeltaB,
   kPerLayer,  ///< Gemma 4: inputs of all layers
   kPerLayerContext,
-  kFinal,  ///< normalised rows for the head
+  kDraftInput,  ///< multi-token prediction: normalised embedding and state side by side
+  kFinal,       ///< normalised rows for the head
   kCount,
 };
 

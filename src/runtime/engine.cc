@@ -38,6 +38,8 @@ struct ActiveRequest {
 
 }  // namespace
 
+using ScoreVisitor = std::function<void(std::size_t, std::span<const float>)>;
+
 struct Engine::Impl {
   std::unique_ptr<LoadedModel> loaded;
   std::mutex mutex;
@@ -55,6 +57,9 @@ struct Engine::Impl {
   void run_step();
   void fail_all(const Error& error);
   [[nodiscard]] Status check_files() const;
+  /// Teacher forcing in chunks: `run` computes one and returns how many rows of logits it left.
+  [[nodiscard]] std::optional<Error> score(std::span<const std::int32_t> ids, const ScoreVisitor& visit,
+                                           const std::function<Result<std::int32_t>(const StepPlan&)>& run);
 };
 
 struct RequestHandle::Impl {
@@ -312,32 +317,46 @@ void Engine::start() {
   });
 }
 
+bool Engine::can_draft() const { return impl_->loaded->model->can_draft(); }
+
 std::optional<Error> Engine::score(std::span<const std::int32_t> ids,
                                    const std::function<void(std::size_t, std::span<const float>)>& visit) {
-  LoadedModel& loaded = *impl_->loaded;
+  return impl_->score(ids, visit, [&](const StepPlan& plan) -> Result<std::int32_t> {
+    VN_TRY(impl_->loaded->runner->run(plan, /*all_rows=*/true));
+    return plan.num_tokens;
+  });
+}
+
+std::optional<Error> Engine::score_drafts(std::span<const std::int32_t> ids,
+                                          const std::function<void(std::size_t, std::span<const float>)>& visit) {
+  if (!can_draft()) return Error{ErrorCode::kUnsupported, "the model holds no multi-token prediction block", {}};
+  return impl_->score(ids, visit,
+                      [&](const StepPlan& plan) { return impl_->loaded->runner->run_drafts(plan.shares.front()); });
+}
+
+std::optional<Error> Engine::Impl::score(std::span<const std::int32_t> ids, const ScoreVisitor& visit,
+                                         const std::function<Result<std::int32_t>(const StepPlan&)>& run) {
   Request request;
   request.prompt.assign(ids.begin(), ids.end());
   request.sampling.max_tokens = 0;
-  if (const auto length = admissible_length(request, loaded); !length) return length.error();
-  const std::lock_guard lock(impl_->mutex);
+  if (const auto length = admissible_length(request, *loaded); !length) return length.error();
+  const std::lock_guard lock(mutex);
   Sequence sequence;
   sequence.tokens = std::move(request.prompt);
   sequence.max_total = static_cast<std::int32_t>(ids.size());
-  if (loaded.cache->pages().available() < loaded.cache->pages_for(sequence.max_total) ||
-      loaded.cache->slots().available() == 0) {
+  KvCache& cache = *loaded->cache;
+  if (cache.pages().available() < cache.pages_for(sequence.max_total) || cache.slots().available() == 0) {
     return Error{ErrorCode::kOverloaded, "the caches are in use by running requests", {}};
   }
   // A scheduler of its own: chunks as for a prompt, and the pages come back on remove().
-  Scheduler chunks({loaded.runner->max_scored_tokens(), 1}, *loaded.cache);
+  Scheduler chunks({loaded->runner->max_scored_tokens(), 1}, cache);
   chunks.add(sequence);
   std::optional<Error> problem;
-  for (std::size_t row = 0; row < ids.size() && !problem;) {
-    const StepPlan plan = chunks.plan();
-    if (const Status status = loaded.runner->run(plan, /*all_rows=*/true); !status) {
-      problem = status.error();
-      break;
-    }
-    for (std::int32_t i = 0; i < plan.num_tokens; ++i) visit(row++, loaded.runner->logits(i));
+  std::size_t row = 0;
+  while (sequence.num_pending() > 0 && !problem) {
+    const auto rows = run(chunks.plan());
+    if (!rows) problem = rows.error();
+    for (std::int32_t i = 0; !problem && i < *rows; ++i) visit(row++, loaded->runner->logits(i));
   }
   chunks.remove(sequence);
   return problem;

@@ -1,6 +1,7 @@
 #include "runtime/step_runner.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace vernier {
 
@@ -13,6 +14,10 @@ Result<StepRunner> StepRunner::create(Backend& backend, Model& model, KvCache& c
   const auto floats = static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(runner.vocab_size_);
   VN_ASSIGN(runner.device_logits_, backend.allocate(floats * sizeof(float)));
   runner.host_logits_.resize(floats);
+  if (model.can_draft()) {
+    const auto states = static_cast<std::size_t>(runner.max_scored_tokens_ * model.config().hidden_size);
+    VN_ASSIGN(runner.hidden_, backend.allocate(states * sizeof(float)));
+  }
   return runner;
 }
 
@@ -34,14 +39,46 @@ Status StepRunner::run(const StepPlan& plan, bool all_rows) {
       output_rows_.push_back(end_row - 1);
     }
   }
-  const auto outputs = static_cast<std::int64_t>(output_rows_.size());
-  const MatrixView logits{static_cast<float*>(device_logits_.data()), outputs, vocab_size_, vocab_size_};
-  VN_TRY(model_->forward({tokens_, slices_, output_rows_, cache_->layers()}, logits));
-  VN_TRY(backend_->synchronize());
-  VN_TRY(backend_->copy_to_host(host_logits_.data(), logits.data,
-                                static_cast<std::size_t>(outputs * vocab_size_) * sizeof(float)));
+  const MatrixView logits = logits_view(static_cast<std::int64_t>(output_rows_.size()));
+  VN_TRY(model_->forward({tokens_, slices_, output_rows_, cache_->layers(), {}}, logits));
+  VN_TRY(fetch_logits(logits));
   for (const StepShare& share : plan.shares) share.sequence->num_computed += share.num_tokens;
   return {};
+}
+
+MatrixView StepRunner::logits_view(std::int64_t rows) const {
+  return {static_cast<float*>(device_logits_.data()), rows, vocab_size_, vocab_size_};
+}
+
+Status StepRunner::fetch_logits(MatrixView logits) {
+  VN_TRY(backend_->synchronize());
+  return backend_->copy_to_host(host_logits_.data(), logits.data,
+                                static_cast<std::size_t>(logits.rows * logits.cols) * sizeof(float));
+}
+
+Result<std::int32_t> StepRunner::run_drafts(const StepShare& share) {
+  Sequence& sequence = *share.sequence;
+  if (sequence.num_computed == 0) VN_TRY(cache_->clear_slot(*backend_, sequence.state_slot));
+  const std::int64_t width = model_->config().hidden_size;
+  const MatrixView hidden{static_cast<float*>(hidden_.data()), share.num_tokens, width, width};
+  const std::span<const std::int32_t> tokens(sequence.tokens);
+  const auto first = static_cast<std::size_t>(sequence.num_computed);
+  const auto count = static_cast<std::size_t>(share.num_tokens);
+  SequenceSlice slice{0, share.num_tokens, sequence.num_computed, sequence.pages, sequence.state_slot};
+  VN_TRY(model_->forward({tokens.subspan(first, count), std::span(&slice, 1), {}, cache_->layers(), hidden},
+                         logits_view(0)));
+  // Row i needs the token behind it, which the last row of a text doesn't have.
+  const std::size_t known = std::min(count, tokens.size() - first - 1);
+  output_rows_.resize(known);
+  std::iota(output_rows_.begin(), output_rows_.end(), 0);
+  slice.num_tokens = static_cast<std::int32_t>(known);
+  const MatrixView logits = logits_view(static_cast<std::int64_t>(known));
+  VN_TRY(model_->draft({tokens.subspan(first + 1, known), std::span(&slice, 1), output_rows_, cache_->layers(),
+                        hidden.slice_rows(0, slice.num_tokens)},
+                       logits));
+  VN_TRY(fetch_logits(logits));
+  sequence.num_computed += share.num_tokens;
+  return slice.num_tokens;
 }
 
 std::span<float> StepRunner::logits(std::int32_t output_row) {

@@ -21,6 +21,10 @@ class StepRunner {
   /// Computes the plan's tokens and advances num_computed of its sequences. With `all_rows`, logits of every token are
   /// kept, else those of shares that want them. Rows come in plan order.
   [[nodiscard]] Status run(const StepPlan& plan, bool all_rows);
+  /// Computes one share (a chunk of one sequence, all rows) and then the multi-token prediction block on every row
+  /// whose next token the sequence knows. Returns the number of rows of draft logits, which replace the model's own.
+  /// Needs Model::can_draft().
+  [[nodiscard]] Result<std::int32_t> run_drafts(const StepShare& share);
   /// Logits [vocab] of an output row of the last run; mutable host memory.
   [[nodiscard]] std::span<float> logits(std::int32_t output_row);
   /// The most tokens of a step that keeps all rows.
@@ -29,12 +33,16 @@ class StepRunner {
  private:
   StepRunner(Backend& backend, Model& model, KvCache& cache) : backend_(&backend), model_(&model), cache_(&cache) {}
 
+  [[nodiscard]] MatrixView logits_view(std::int64_t rows) const;
+  [[nodiscard]] Status fetch_logits(MatrixView logits);
+
   Backend* backend_;
   Model* model_;
   KvCache* cache_;
   std::int64_t vocab_size_ = 0;
   std::int32_t max_scored_tokens_ = 0;
   Buffer device_logits_;
+  Buffer hidden_;  // [max_scored_tokens, hidden] where the model can draft
   std::vector<float> host_logits_;
   std::vector<std::int32_t> tokens_;
   std::vector<std::int32_t> output_rows_;

@@ -158,6 +158,19 @@ TEST_P(Zoo, LogitsAreClose) {
   }
 }
 
+TEST_P(ZooUnrounded, DraftsEqualTheReference) {
+  if (reference_.draft_ids.empty()) return;  // no multi-token prediction block in this family
+  ASSERT_TRUE(engine_->can_draft());
+  std::vector<std::int32_t> ids = reference_.prompts[0].prompt_ids;
+  ids.insert(ids.end(), reference_.prompts[0].greedy_ids.begin(), reference_.prompts[0].greedy_ids.end());
+  std::vector<std::int32_t> drafts;
+  const auto error = engine_->score_drafts(ids, [&](std::size_t /*row*/, std::span<const float> logits) {
+    drafts.push_back(static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
+  });
+  ASSERT_FALSE(error) << error->message;
+  EXPECT_EQ(drafts, reference_.draft_ids);
+}
+
 // With rounded activations a different token is fine only where the reference itself hardly decides.
 TEST_P(Zoo, TeacherForcedTokensDifferOnlyAtSmallMargins) {
   const double bound = GetParam().precision == "f32" ? 0.0 : 0.1;
