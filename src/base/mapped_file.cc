@@ -46,7 +46,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
 
 int register_guard(const std::byte* data, std::uint64_t size) {
   const std::lock_guard lock(guards_mutex);
-  static const bool installed = [] {
+  static const bool kInstalled = [] {
     page_size = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
     struct sigaction action = {};
     action.sa_sigaction = on_bus_error;
@@ -54,7 +54,7 @@ int register_guard(const std::byte* data, std::uint64_t size) {
     sigemptyset(&action.sa_mask);
     return sigaction(SIGBUS, &action, &previous_action) == 0;
   }();
-  if (!installed) return -1;
+  if (!kInstalled) return -1;
   for (std::size_t i = 0; i < kMaxGuards; ++i) {
     if (guards[i].end.load() != 0) continue;
     guards[i].failed.store(false);

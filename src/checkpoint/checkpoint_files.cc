@@ -262,6 +262,7 @@ class CheckpointOpener {
     std::string architecture;
     for (std::uint64_t i = 0; i < split.count; ++i) {
       if (i + 1 == split.number) {
+        // Reached once: `number` is one of 1 .. count. NOLINTNEXTLINE(bugprone-use-after-move)
         VN_TRY(add_gguf_shard(std::move(given), i, split.count, num_tensors, architecture));
         continue;
       }

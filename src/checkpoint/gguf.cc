@@ -214,10 +214,10 @@ class GgufReader {
 
 Result<GgufFile> GgufFile::open(const std::filesystem::path& path, const OpenOptions& options) {
   VN_ASSIGN(auto file, MappedFile::open(path));
-  return open(std::move(file), options);
+  return open(file, options);
 }
 
-Result<GgufFile> GgufFile::open(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+Result<GgufFile> GgufFile::open(const std::shared_ptr<const MappedFile>& file, const OpenOptions& options) {
   VN_ASSIGN(const auto bytes, file->bytes({0, file->size()}));
   auto result = GgufReader(file, bytes, options).read();
   if (!result) return tl::unexpected(with_context(std::move(result).error(), file->name()));

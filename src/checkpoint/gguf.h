@@ -22,7 +22,7 @@ namespace vernier {
 class GgufFile {
  public:
   static Result<GgufFile> open(const std::filesystem::path& path, const OpenOptions& options = {});
-  static Result<GgufFile> open(std::shared_ptr<const MappedFile> file, const OpenOptions& options = {});
+  static Result<GgufFile> open(const std::shared_ptr<const MappedFile>& file, const OpenOptions& options = {});
 
   [[nodiscard]] const std::shared_ptr<const MappedFile>& file() const { return file_; }
   [[nodiscard]] std::uint32_t version() const { return version_; }

@@ -243,10 +243,11 @@ class SafetensorsReader {
 
 Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, const OpenOptions& options) {
   VN_ASSIGN(auto file, MappedFile::open(path));
-  return open(std::move(file), options);
+  return open(file, options);
 }
 
-Result<SafetensorsFile> SafetensorsFile::open(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
+Result<SafetensorsFile> SafetensorsFile::open(const std::shared_ptr<const MappedFile>& file,
+                                              const OpenOptions& options) {
   VN_ASSIGN(const auto bytes, file->bytes({0, file->size()}));
   auto result = SafetensorsReader(file, bytes, options).read();
   if (!result) return tl::unexpected(with_context(std::move(result).error(), file->name()));

@@ -20,7 +20,7 @@ namespace vernier {
 class SafetensorsFile {
  public:
   static Result<SafetensorsFile> open(const std::filesystem::path& path, const OpenOptions& options = {});
-  static Result<SafetensorsFile> open(std::shared_ptr<const MappedFile> file, const OpenOptions& options = {});
+  static Result<SafetensorsFile> open(const std::shared_ptr<const MappedFile>& file, const OpenOptions& options = {});
 
   [[nodiscard]] const std::shared_ptr<const MappedFile>& file() const { return file_; }
   /// The header's `__metadata__`, in its order.

@@ -20,18 +20,18 @@ std::uint64_t random_seed() {
 }  // namespace
 
 std::size_t SeededHash::operator()(std::string_view text) const {
-  static const std::uint64_t seed = random_seed();
+  static const std::uint64_t kSeed = random_seed();
   constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
-  std::uint64_t hash = seed ^ text.size();
+  std::uint64_t hash = kSeed ^ text.size();
   while (text.size() >= 8) {
     std::uint64_t word = 0;
     std::memcpy(&word, text.data(), 8);
-    hash = mix(hash ^ word, kOdd ^ seed);
+    hash = mix(hash ^ word, kOdd ^ kSeed);
     text.remove_prefix(8);
   }
   std::uint64_t rest = 0;
   if (!text.empty()) std::memcpy(&rest, text.data(), text.size());
-  return static_cast<std::size_t>(mix(hash ^ rest, kOdd ^ seed));
+  return static_cast<std::size_t>(mix(hash ^ rest, kOdd ^ kSeed));
 }
 
 TensorGroups::TensorGroups(std::span<const TensorRecord> records) : records_(records), entries_(records.size()) {

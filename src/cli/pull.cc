@@ -33,6 +33,7 @@ constexpr PullEntry kModels[] = {
 /// Runs a program with its output on our stderr; its exit status, or -1 when it can't be started.
 int run_program(const std::vector<std::string>& words) {
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;

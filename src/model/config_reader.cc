@@ -19,7 +19,7 @@ std::string describe_json(const Json& value) {
   return escape(to_json_text(value), 64);
 }
 
-ConfigReader::ConfigReader(const Json& object, std::string key_prefix, Numbers numbers)
+ConfigReader::ConfigReader(const Json& object, const std::string& key_prefix, Numbers numbers)
     : ConfigReader(&object, key_prefix, key_prefix, numbers, std::make_shared<std::optional<Error>>()) {
   if (!object.is_object()) refuse(ErrorCode::kCorrupt, "expected a JSON object, found {}", describe_json(object));
 }

@@ -35,7 +35,7 @@ class ConfigReader {
   };
   /// `key_prefix` stands before every key, in the object and in messages ("llama."). Anything but an object is an
   /// error.
-  explicit ConfigReader(const Json& object, std::string key_prefix = {}, Numbers numbers = Numbers::kAny);
+  explicit ConfigReader(const Json& object, const std::string& key_prefix = {}, Numbers numbers = Numbers::kAny);
 
   /// True when the key is there and not null.
   [[nodiscard]] bool has(std::string_view key) const;

@@ -84,9 +84,9 @@ std::vector<IgnoreRule> ignored(const ModelConfig& config) {
   for (std::int64_t i = config.num_layers - config.gemma4.shared_kv_layers; i < config.num_layers; ++i) {
     const std::string layer = config.from_gguf ? fmt::format("blk.{}.attn_", i)
                                                : fmt::format("{}layers.{}.self_attn.", config.name_prefix, i);
-    const std::string projection = config.from_gguf ? "" : "_proj";
-    rules.push_back({layer + "k" + projection + ".*", "kv-shared"});
-    rules.push_back({layer + "v" + projection + ".*", "kv-shared"});
+    const std::string_view projection = config.from_gguf ? "" : "_proj";
+    rules.push_back({fmt::format("{}k{}.*", layer, projection), "kv-shared"});
+    rules.push_back({fmt::format("{}v{}.*", layer, projection), "kv-shared"});
     rules.push_back({layer + "k_norm.*", "kv-shared"});
   }
   return rules;

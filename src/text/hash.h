@@ -21,13 +21,13 @@ inline std::uint64_t mix_bits(std::uint64_t a, std::uint64_t b) {
 }
 
 inline std::uint64_t hash_seed() {
-  static const std::uint64_t seed = [] {
-    static const char here = 0;
+  static const std::uint64_t kSeed = [] {
+    static const char kHere = 0;
     const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&here));
+    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&kHere));
     return mix_bits(now ^ 0x9E3779B97F4A7C15U, address ^ 0xC2B2AE3D27D4EB4FU) | 1U;
   }();
-  return seed;
+  return kSeed;
 }
 
 inline std::uint64_t hash_integer(std::uint64_t value) {

@@ -46,9 +46,9 @@ std::uint8_t combining_class(char32_t c) {
 
 void append_hangul(std::u32string& out, char32_t syllable) {
   const char32_t index = syllable - kSyllableBase;
-  out += kLeadBase + index / (kVowelCount * kTrailCount);
-  out += kVowelBase + index % (kVowelCount * kTrailCount) / kTrailCount;
-  if (index % kTrailCount != 0) out += kTrailBase + index % kTrailCount;
+  out.push_back(kLeadBase + index / (kVowelCount * kTrailCount));
+  out.push_back(kVowelBase + index % (kVowelCount * kTrailCount) / kTrailCount);
+  if (index % kTrailCount != 0) out.push_back(kTrailBase + index % kTrailCount);
 }
 
 void append_decomposition(std::u32string& out, char32_t c, bool compatible) {

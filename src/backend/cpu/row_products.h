@@ -26,7 +26,7 @@ namespace vernier {
                                          std::int64_t end, std::span<const float* const> x, float* scratch);
 
 /// Calls emit(n, t, product) for rows [begin, end) of a weight and all tokens.
-template <class Emit>
+template <class Emit>  // NOLINTNEXTLINE(readability-function-size): the tile's bounds and its scratch belong apart
 void multiply_rows(const vernier_isa::Kernels& kernels, const Weight& weight, std::int64_t begin, std::int64_t end,
                    std::span<const float* const> x, float* scratch, Emit emit) {
   const auto tokens = static_cast<std::int64_t>(x.size());

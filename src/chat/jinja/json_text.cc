@@ -130,7 +130,7 @@ class JsonPrinter {
     }
     std::vector<const DictObject::Entry*> order;
     Charge scratch;
-    VN_TRY(scratch.grow(runtime_.budget, 2 * dict.entries.size() * sizeof(order[0])));
+    VN_TRY(scratch.grow(runtime_.budget, 2 * dict.entries.size() * sizeof(void*)));
     for (const auto& item : dict.entries) order.push_back(&item);
     if (style_.sort_keys) VN_TRY(sort(order));
     out_.append("{");

@@ -18,7 +18,7 @@ class Pieces {
   void push(std::string_view piece) {
     constexpr std::size_t kChunk = 64;
     if (!status_) return;
-    if (items_.size() % kChunk == 0) status_ = charge_.grow(runtime_.budget, 2 * kChunk * sizeof(piece));
+    if (items_.size() % kChunk == 0) status_ = charge_.grow(runtime_.budget, 2 * kChunk * sizeof(std::string_view));
     if (status_) items_.push_back(piece);
   }
   [[nodiscard]] std::vector<std::string_view>& items() { return items_; }

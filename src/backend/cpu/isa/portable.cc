@@ -1,7 +1,7 @@
 // Kernels for any CPU.
 // The format headers are compiled under another name here, so that no inline function of this unit can stand in for one
 // that the rest of the program runs on any CPU.
-#define vernier vernier_portable
+#define vernier vernier_portable  // NOLINT(readability-identifier-naming)
 
 #include "backend/cpu/isa/lanes_portable.h"
 // The lanes come first: the kernels are written over them.
