@@ -62,7 +62,8 @@ TEST_P(Headers, TensorTableHoldsThePublishedParameters) {
     parameters += size;
   }
   EXPECT_EQ(parameters, static_cast<std::uint64_t>(golden.find("parameters")->as_int64()));
-  EXPECT_EQ(architecture.caches(*config).kv.size(), static_cast<std::size_t>(config->num_layers));
+  EXPECT_EQ(architecture.caches(*config).kv.size(),
+            static_cast<std::size_t>(config->num_layers + (config->mtp_layers > 0 ? 1 : 0)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Headers, testing::ValuesIn(headers()), [](const auto& test_info) {
