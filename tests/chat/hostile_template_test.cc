@@ -28,6 +28,14 @@ TEST(HostileTemplate, SyntaxErrorsNameTheirLine) {
   expect_error(render("\n{# never closed"), "template line 2: Missing end of comment tag");
 }
 
+// Found by the fuzzer: the undefined slice was taken for a string.
+TEST(HostileTemplate, BoundsOfStringMethodsOfOtherTypes) {
+  for (const char* call : {"'hi'.startswith('h', '+')", "'hi'.endswith('i', none, [])", "'hi'.find('h', 1.5)",
+                           "'hi'.rfind('h', {})", "'hi'.count('h', 'x')"}) {
+    expect_error(render(std::string("{{ ") + call + " }}"), "slice indices must be integers");
+  }
+}
+
 TEST(HostileTemplate, UnknownFilterNamesItsLine) {
   expect_error(render("x\ny\n{{ 'a' | nosuchfilter }}"), "template line 3: No filter named 'nosuchfilter'.");
   expect_error(render("x\n{{ 'a' is nosuchtest }}"), "template line 2: No test named 'nosuchtest'.");

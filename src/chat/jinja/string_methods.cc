@@ -80,12 +80,16 @@ Result<Value> cased(Runtime& runtime, const Value& self, const Args& args) {
   return Value::boolean(any);
 }
 
-/// The part of self that the optional start and end arguments choose.
+/// The part of self that the optional start and end arguments choose: always a string.
 Result<Value> section(Runtime& runtime, const Value& self, const Bound& bound) {
   if (bound[1] == nullptr && bound[2] == nullptr) return self;
   const Value none = Value::none();
-  return get_slice(runtime, self,
-                   {bound[1] != nullptr ? *bound[1] : none, bound[2] != nullptr ? *bound[2] : none, none});
+  VN_ASSIGN(
+      Value part,
+      get_slice(runtime, self, {bound[1] != nullptr ? *bound[1] : none, bound[2] != nullptr ? *bound[2] : none, none}));
+  // A slice with bounds of other types is undefined in a template, but an error as an argument.
+  if (!part.is_string()) return error("slice indices must be integers or None");
+  return part;
 }
 
 Result<Value> affix_test(Runtime& runtime, const Value& self, const Args& args, bool at_start) {
