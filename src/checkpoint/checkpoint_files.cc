@@ -64,9 +64,9 @@ class CheckpointOpener {
     return finish();
   }
 
-  Result<CheckpointFiles> open_gguf(std::shared_ptr<const MappedFile> file) {
+  Result<CheckpointFiles> open_gguf(const std::shared_ptr<const MappedFile>& file) {
     result_.name_ = file->name();
-    VN_ASSIGN(GgufFile gguf, GgufFile::open(std::move(file), options_));
+    VN_ASSIGN(GgufFile gguf, GgufFile::open(file, options_));
     VN_ASSIGN(const SplitKeys keys, read_split_keys(gguf.metadata()));
     if (keys.count.value_or(1) > 1) {
       return fail(ErrorCode::kUnsupported, "{}: is one of {} shards, which can't be found from here", result_.name_,
@@ -112,7 +112,7 @@ class CheckpointOpener {
         return open_index(*index_name);
       }
     }
-    VN_ASSIGN(SafetensorsFile single, SafetensorsFile::open(std::move(file), options_));
+    VN_ASSIGN(SafetensorsFile single, SafetensorsFile::open(file, options_));
     add_safetensors(std::move(single));
     return {};
   }
@@ -185,7 +185,7 @@ class CheckpointOpener {
     VN_TRY(check_present(names));
     for (const std::string& name : names) {
       VN_ASSIGN(auto file, result_.folder_->map(name));
-      VN_ASSIGN(SafetensorsFile shard, SafetensorsFile::open(std::move(file), options_));
+      VN_ASSIGN(SafetensorsFile shard, SafetensorsFile::open(file, options_));
       add_safetensors(std::move(shard));
     }
     return {};
@@ -229,8 +229,8 @@ class CheckpointOpener {
   }
 
   /// `file` is the one at `path`; the rest of its set, if it's one of several, is looked for beside it.
-  Status open_gguf_set(const fs::path& path, std::shared_ptr<const MappedFile> file) {
-    VN_ASSIGN(GgufFile given, GgufFile::open(std::move(file), options_));
+  Status open_gguf_set(const fs::path& path, const std::shared_ptr<const MappedFile>& file) {
+    VN_ASSIGN(GgufFile given, GgufFile::open(file, options_));
     VN_ASSIGN(const SplitKeys keys, read_split_keys(given.metadata()));
     const auto split = parse_split_name(path.filename().string());
     const std::uint64_t count = keys.count.value_or(1);
@@ -267,7 +267,7 @@ class CheckpointOpener {
         continue;
       }
       VN_ASSIGN(auto file, result_.folder_->map(names[i]));
-      VN_ASSIGN(GgufFile shard, GgufFile::open(std::move(file), options_));
+      VN_ASSIGN(GgufFile shard, GgufFile::open(file, options_));
       VN_TRY(add_gguf_shard(std::move(shard), i, split.count, num_tensors, architecture));
     }
     if (num_tensors && *num_tensors != result_.tensors_.size()) {
