@@ -99,7 +99,7 @@ class CheckpointOpener {
     VN_ASSIGN(const auto bytes, file->bytes({0, file->size()}));
     const bool is_gguf = has_gguf_magic(bytes);
     if (is_gguf || path.extension() == ".gguf") {
-      VN_TRY(open_gguf_set(path, std::move(file)));
+      VN_TRY(open_gguf_set(path, file));
       result_.folder_.reset();  // what lies beside a GGUF file isn't part of it
       return {};
     }
@@ -225,7 +225,7 @@ class CheckpointOpener {
                   name_list(names, kNamesInMessage));
     }
     VN_ASSIGN(auto file, result_.folder_->map(names[0]));
-    return open_gguf_set(names[0], std::move(file));
+    return open_gguf_set(names[0], file);
   }
 
   /// `file` is the one at `path`; the rest of its set, if it's one of several, is looked for beside it.
@@ -334,8 +334,9 @@ Result<CheckpointFiles> CheckpointFiles::open(const fs::path& path, const OpenOp
   return CheckpointOpener(options).open(path);
 }
 
-Result<CheckpointFiles> CheckpointFiles::from_gguf(std::shared_ptr<const MappedFile> file, const OpenOptions& options) {
-  return CheckpointOpener(options).open_gguf(std::move(file));
+Result<CheckpointFiles> CheckpointFiles::from_gguf(const std::shared_ptr<const MappedFile>& file,
+                                                   const OpenOptions& options) {
+  return CheckpointOpener(options).open_gguf(file);
 }
 
 const TensorRecord* CheckpointFiles::find(std::string_view name) const {

@@ -40,7 +40,8 @@ class CheckpointFiles {
   /// allowed root (see OpenOptions::allowed_roots).
   static Result<CheckpointFiles> open(const std::filesystem::path& path, const OpenOptions& options = {});
   /// A GGUF that isn't a file of its own: the embedded model, a fuzz input. Must not be one shard of several.
-  static Result<CheckpointFiles> from_gguf(std::shared_ptr<const MappedFile> file, const OpenOptions& options = {});
+  static Result<CheckpointFiles> from_gguf(const std::shared_ptr<const MappedFile>& file,
+                                           const OpenOptions& options = {});
 
   [[nodiscard]] ContainerKind container() const { return container_; }
   /// Base name of what was opened, escaped: for messages.
