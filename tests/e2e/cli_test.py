@@ -352,6 +352,7 @@ class Odds(Case):
         names = [device["name"] for device in found["devices"]]
         self.assertIn("cpu", names)
         self.assertIn("cuda", names)
+        self.assertEqual(found["instruction_sets"][-1], "portable")
         self.assertTrue(all(device["available"] or device["reason"] for device in found["devices"]))
 
     def test_completion(self):
