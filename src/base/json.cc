@@ -204,9 +204,12 @@ void append_json_string(std::string& out, std::string_view text) {
 
 namespace {
 
+/// Keeps a point or an exponent, so that it is read again as the floating-point number that it was: "-0" would come
+/// back as the integer 0.
 std::string number_text(double value) {
   if (!std::isfinite(value)) return "null";
   std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
 

@@ -5,6 +5,16 @@
 namespace vernier {
 namespace {
 
+// Written and read again, a number keeps its value and its kind: "-0" would come back as the integer 0.
+TEST(Json, FloatingPointNumbersSurviveWriting) {
+  for (const char* text : {"-0.0", "0.0", "1.0", "-3.0", "0.1", "1e+300", "-1e-07", "123456789.0"}) {
+    const auto value = parse_json(text);
+    ASSERT_TRUE(value) << text;
+    EXPECT_TRUE(value->is_double()) << text;
+    EXPECT_EQ(to_json_text(*value), text);
+  }
+}
+
 TEST(Json, KeepsOrderAndKinds) {
   const auto parsed = parse_json(R"({"b":1,"a":[1.5,true,null,"x"],"c":18446744073709551615})");
   ASSERT_TRUE(parsed) << parsed.error().message;
