@@ -275,6 +275,12 @@ struct MemoryInfo {
   std::uint64_t available_bytes = 0;
 };
 
+/// What a device can do at best, as measured just now: what `vernier bench` holds figures against. 0: unknown.
+struct Ceilings {
+  double read_gb_s = 0.0;    ///< 10^9 bytes a second, read from memory that no cache holds
+  double dot_gflop_s = 0.0;  ///< 10^9 operations a second: bf16 products added in fp32, a product and its sum being two
+};
+
 /// A device. One thread drives it at a time; operations are ordered as called and complete at the latest at
 /// synchronize(). Operations on zero rows do nothing. Failures (device lost, launch error) come back as kDevice.
 class Backend {
@@ -287,6 +293,9 @@ class Backend {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual Precision precision() const = 0;
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
+  /// Measures the device with as many threads as operations use, in well under a second. Called again and again, in
+  /// turn with what is being measured, because machines are shared.
+  [[nodiscard]] virtual Result<Ceilings> measure_ceilings() { return Ceilings{}; }
   /// kUnsupported with the reason when this backend has no kernel for a format.
   [[nodiscard]] virtual Status supports(FormatId format) const = 0;
 
