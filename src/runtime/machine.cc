@@ -25,7 +25,7 @@ MachineInfo inspect_machine() {
   machine.cpu_model = cpu_model();
   machine.usable_cpus = default_thread_count();
   // Whether a set can be used is the backend's to say: ask it for each.
-  for (const std::string_view name : {"avx512", "avx2", "portable"}) {
+  for (const std::string_view name : {"avx512bf16", "avx512", "avx2", "portable"}) {
     BackendOptions options;
     options.num_threads = 1;
     options.cpu_isa = name;

@@ -23,10 +23,12 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 #endif
 
 constexpr CpuIsa kList[] = {
 #if defined(__x86_64__)
+    {"avx512bf16", has_avx512bf16, vernier_isa::avx512bf16_kernels},
     {"avx512", has_avx512, vernier_isa::avx512_kernels},
     {"avx2", has_avx2, vernier_isa::avx2_kernels},
 #endif

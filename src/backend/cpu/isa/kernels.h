@@ -70,12 +70,19 @@ struct Kernels {
   float (*exponentials)(float* x, std::int64_t n, float largest);
   /// sum = sum * keep + sum over i of weights[i] * value i
   void (*add_values)(const float* weights, const KvRun& values, float keep, float* sum);
+  /// Reads `count` bytes and folds them into a number, which means nothing: measures memory.
+  std::uint64_t (*fold_bytes)(const std::byte* bytes, std::int64_t count);
+  /// Multiply-adds of this instruction set's fastest kind for products of bf16, from registers alone; returns how many
+  /// floating-point operations they were. `sink` holds kSinkFloats numbers, which change: measures arithmetic.
+  double (*spin_multiply_adds)(std::int64_t rounds, float* sink);
 };
+inline constexpr int kSinkFloats = 16;
 
 const Kernels& portable_kernels();
 #if defined(__x86_64__)
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Kernels& avx512bf16_kernels();
 #endif
 
 }  // namespace vernier_isa

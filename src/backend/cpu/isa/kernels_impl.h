@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/isa/attention_impl.h"
+#include "backend/cpu/isa/ceiling_impl.h"
 #include "backend/cpu/isa/decode_impl.h"
 #include "backend/cpu/isa/dot_impl.h"
 #include "backend/cpu/isa/math_impl.h"
@@ -19,6 +20,8 @@ constexpr vernier_isa::Kernels kKernels = {
     .score_keys = score_keys,
     .exponentials = exponentials,
     .add_values = add_values,
+    .fold_bytes = fold_bytes,
+    .spin_multiply_adds = spin_multiply_adds,
 };
 
 }  // namespace

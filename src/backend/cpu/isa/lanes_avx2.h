@@ -8,6 +8,7 @@ namespace {
 struct Lanes {
   static constexpr int kTileRows = 2;
   static constexpr int kTileTokens = 2;
+  static constexpr int kChains = 6;  ///< independent sums that hide the latency of fma()
   static constexpr const char* kName = "avx2";
 
   __m256 low;

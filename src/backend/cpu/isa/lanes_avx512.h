@@ -8,6 +8,7 @@ namespace {
 struct Lanes {
   static constexpr int kTileRows = 4;
   static constexpr int kTileTokens = 4;
+  static constexpr int kChains = 12;  ///< independent sums that hide the latency of fma()
   static constexpr const char* kName = "avx512";
 
   __m512 v;

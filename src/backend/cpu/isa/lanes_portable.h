@@ -57,6 +57,7 @@ struct Codes {
 struct Lanes {
   static constexpr int kTileRows = 2;
   static constexpr int kTileTokens = 1;
+  static constexpr int kChains = 4;  ///< independent sums that hide the latency of fma()
   static constexpr const char* kName = "portable";
 
   float lane[16];
