@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/copy_lane.h"
 #include "base/result.h"
 #include "tensor/weight.h"
 
@@ -204,8 +205,9 @@ struct ExpertWeights {
   std::vector<std::span<const float>> down_bias;
 };
 
-/// y += sum over j of weights[t, j] * down_e(act(gate_e x, up_e x)) with e = ids[t, j], added in the order of j.
-/// Gate and up are scaled before the activation, down (and its bias) before the routing weight.
+/// y += sum over j of weights[t, j] * down_e(act(gate_e x, up_e x)) with e = ids[t, j], added in the order of j. An id
+/// of -1 adds nothing: that choice is computed elsewhere. Gate and up are scaled before the activation, down (and its
+/// bias) before the routing weight.
 struct ExpertMlpArgs {
   MatrixView x;  ///< [tokens, dim]
   const ExpertWeights* experts = nullptr;
@@ -307,6 +309,18 @@ class Backend {
   [[nodiscard]] virtual Status copy_to_device(void* device, const void* host, std::size_t size_bytes) = 0;
   [[nodiscard]] virtual Status copy_to_host(void* host, const void* device, std::size_t size_bytes) = 0;
   [[nodiscard]] virtual Status synchronize() = 0;
+
+  // For weights that come and go (placement/). A record is a weight's bytes in host memory, laid out so that a plain
+  // copy into backend memory makes the weight usable there. The defaults are in movable_weights.cc.
+
+  /// Host memory from which copies to this backend run beside its work, where the system grants such memory.
+  [[nodiscard]] virtual Result<Buffer> allocate_host(std::size_t size_bytes);
+  /// Size of a weight's record, a multiple of kRecordAlignment.
+  [[nodiscard]] virtual std::uint64_t record_bytes(const Weight& host) const;
+  /// Writes a weight's record and returns the weight as it lies there; see moved_weight().
+  [[nodiscard]] virtual Result<Weight> pack(const Weight& host, std::byte* record) const;
+  /// A lane of copies into this backend's memory; must not outlive the backend.
+  [[nodiscard]] virtual Result<std::unique_ptr<CopyLane>> create_copy_lane();
 
   [[nodiscard]] virtual Status embed(const EmbedArgs& args) = 0;
   [[nodiscard]] virtual Status rms_norm(const RmsNormArgs& args) = 0;

@@ -37,6 +37,7 @@ Result<ExpertUses> group_by_expert(std::span<const std::int32_t> ids, std::int64
   ExpertUses result;
   result.first_use.assign(static_cast<std::size_t>(num_experts) + 1, 0);
   for (const std::int32_t id : ids) {
+    if (id == -1) continue;
     if (id < 0 || id >= num_experts) {
       return fail(ErrorCode::kInternal, "expert_mlp: expert {} chosen out of {}", id, num_experts);
     }
@@ -44,8 +45,9 @@ Result<ExpertUses> group_by_expert(std::span<const std::int32_t> ids, std::int64
   }
   for (std::size_t e = 1; e < result.first_use.size(); ++e) result.first_use[e] += result.first_use[e - 1];
   std::vector<std::int64_t> next(result.first_use.begin(), result.first_use.end() - 1);
-  result.uses.resize(ids.size());
+  result.uses.resize(static_cast<std::size_t>(result.first_use.back()));
   for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] == -1) continue;
     std::int64_t& at = next[static_cast<std::size_t>(ids[i])];
     result.uses[static_cast<std::size_t>(at++)] = static_cast<std::int64_t>(i);
   }

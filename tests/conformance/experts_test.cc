@@ -214,7 +214,9 @@ void check_experts(Backend& backend, const ExpertCase& test) {
     std::vector<double> expected(before.begin() + t * dim, before.begin() + (t + 1) * dim);
     std::vector<double> bound(expected.size(), 1e-6);
     for (std::int64_t j = 0; j < kTopK; ++j) {
-      const auto e = static_cast<std::size_t>(test.ids[static_cast<std::size_t>(t * kTopK + j)]);
+      const std::int32_t id = test.ids[static_cast<std::size_t>(t * kTopK + j)];
+      if (id == -1) continue;
+      const auto e = static_cast<std::size_t>(id);
       const auto bias = [&](std::size_t which) {
         return test.bias ? bank.biases[which * kExperts + e].data() : nullptr;
       };
@@ -252,6 +254,17 @@ TEST_P(ExpertsConformance, MlpOfEveryFormat) {
       check_experts(*backend, test);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+TEST_P(ExpertsConformance, ChoicesComputedElsewhereAddNothing) {
+  const auto backend = make_backend(GetParam(), Precision::kF32);
+  ExpertCase test = {.format = all_format_cases().front(), .precision = Precision::kF32};
+  for (const std::vector<std::int32_t>& ids :
+       {std::vector<std::int32_t>{-1, -1}, {-1, 3}, {2, -1}, {-1, 1, -1, -1, 1, 4, 0, -1}}) {
+    test.ids = ids;
+    check_experts(*backend, test);
+    if (HasFatalFailure()) return;
   }
 }
 

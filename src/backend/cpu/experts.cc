@@ -107,6 +107,7 @@ struct ExpertStep {
   /// Tokens [begin, end): the sum follows the order of a token's choices.
   void add_results(std::int64_t begin, std::int64_t end) const {
     for (std::int64_t use = begin * args.top_k; use < end * args.top_k; ++use) {
+      if (args.ids[use] == -1) continue;
       float* y = args.y.row(use / args.top_k);
       for (std::int64_t i = 0; i < dim; ++i) y[i] += args.weights[use] * results[use * dim + i];
     }
@@ -162,13 +163,15 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
   const auto num_experts = static_cast<std::int64_t>(args.experts->gate.size());
   const std::int64_t dim = args.x.cols;
   const std::int64_t ff = args.experts->gate[0].rows;
-  const std::int64_t num_uses = args.x.rows * args.top_k;
-  VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, static_cast<std::size_t>(num_uses)}, num_experts));
+  const std::int64_t num_choices = args.x.rows * args.top_k;
+  VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, static_cast<std::size_t>(num_choices)}, num_experts));
+  const auto num_uses = static_cast<std::int64_t>(groups.uses.size());
+  if (num_uses == 0) return {};
   VN_ASSIGN(const std::span<const float* const> rows, input_rows(args.x, precision_));
 
   // Uses are sorted by expert. Use i of that order has row i of gate and up.
   ExpertStep step = {.args = args, .groups = groups, .dim = dim, .ff = ff};
-  VN_ASSIGN(step.gate, expert_floats_.get(static_cast<std::size_t>(num_uses * (2 * ff + dim))));
+  VN_ASSIGN(step.gate, expert_floats_.get(static_cast<std::size_t>(num_uses * 2 * ff + num_choices * dim)));
   step.up = step.gate + num_uses * ff;
   step.results = step.up + num_uses * ff;
   VN_ASSIGN(const float** inputs, expert_pointers_.get(static_cast<std::size_t>(2 * num_uses)));

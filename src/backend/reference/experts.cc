@@ -38,10 +38,10 @@ Status ReferenceBackend::expert_mlp(const ExpertMlpArgs& args) {
   const auto num_experts = static_cast<std::int64_t>(experts.gate.size());
   const std::int64_t dim = args.x.cols;
   const std::int64_t ff = experts.gate[0].rows;
-  const std::size_t num_uses = static_cast<std::size_t>(args.x.rows * args.top_k);
-  VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, num_uses}, num_experts));
+  const std::size_t num_choices = static_cast<std::size_t>(args.x.rows * args.top_k);
+  VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, num_choices}, num_experts));
 
-  std::vector<float> results(num_uses * static_cast<std::size_t>(dim));  // [tokens, top_k, dim]
+  std::vector<float> results(num_choices * static_cast<std::size_t>(dim));  // [tokens, top_k, dim]
   for (std::int64_t e = 0; e < num_experts; ++e) {
     const std::int64_t first = groups.first_use[static_cast<std::size_t>(e)];
     const std::int64_t count = groups.first_use[static_cast<std::size_t>(e) + 1] - first;
@@ -73,6 +73,7 @@ Status ReferenceBackend::expert_mlp(const ExpertMlpArgs& args) {
   for (std::int64_t t = 0; t < args.x.rows; ++t) {
     for (std::int64_t j = 0; j < args.top_k; ++j) {
       const std::int64_t use = t * args.top_k + j;
+      if (args.ids[use] == -1) continue;
       for (std::int64_t i = 0; i < dim; ++i) {
         args.y.row(t)[i] += args.weights[use] * results[static_cast<std::size_t>(use * dim + i)];
       }
