@@ -7,27 +7,32 @@ if(CCACHE_PROGRAM)
 endif()
 
 add_library(vernier_flags INTERFACE)
-target_compile_options(vernier_flags INTERFACE
+# Flags for the C++ compiler; nvcc, which takes others, has its own in src/backend/cuda/.
+function(vernier_compile_flags)
+  foreach(flag IN LISTS ARGN)
+    target_compile_options(vernier_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flag}>)
+  endforeach()
+endfunction()
+vernier_compile_flags(
   -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual
   -ffp-contract=off)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # g++ 12 sees overlapping copies in `"text" + string` where there are none (GCC bug 105651).
   # It also loses track of the members of std::variant.
-  target_compile_options(vernier_flags INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+  vernier_compile_flags(-Wno-restrict -Wno-maybe-uninitialized)
 endif()
 if(VERNIER_WERROR)
-  target_compile_options(vernier_flags INTERFACE -Werror)
+  vernier_compile_flags(-Werror)
 endif()
 if(VERNIER_SANITIZE)
-  target_compile_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE} -fno-omit-frame-pointer
-    -fno-sanitize-recover=all)
+  vernier_compile_flags(-fsanitize=${VERNIER_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(vernier_flags INTERFACE -fsanitize=${VERNIER_SANITIZE})
 endif()
 if(VERNIER_FUZZ)
-  target_compile_options(vernier_flags INTERFACE -fsanitize=fuzzer-no-link)
+  vernier_compile_flags(-fsanitize=fuzzer-no-link)
 endif()
 if(VERNIER_COVERAGE)
-  target_compile_options(vernier_flags INTERFACE --coverage)
+  vernier_compile_flags(--coverage)
   target_link_options(vernier_flags INTERFACE --coverage)
 endif()
 
@@ -65,6 +70,9 @@ function(vernier_test name)
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_compile_definitions(${name} PRIVATE VERNIER_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} vernier_flags GTest::gtest GTest::gtest_main)
+  if(NOT VERNIER_SANITIZE)
+    target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)  # tests of a GPU run on bare machines
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${ARG_LABELS}")
 endfunction()

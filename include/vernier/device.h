@@ -14,6 +14,7 @@ struct DeviceInfo {
   std::string unavailable;        ///< empty, or why it can't be used here
   std::uint64_t total_bytes = 0;  ///< memory, when available
   std::uint64_t available_bytes = 0;
+  std::string details;  ///< lines about the hardware: each GPU with its memory, capability and driver
 };
 
 struct MachineInfo {

@@ -349,6 +349,8 @@ struct BackendEntry {
   std::string_view summary;
   std::string (*unavailable)();
   Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
+  /// Lines about the hardware (each GPU with its memory, capability and driver), or null.
+  std::string (*details)() = nullptr;
 };
 
 /// All backends, in the order in which `auto` prefers them (backend_list.cc).

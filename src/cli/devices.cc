@@ -21,6 +21,7 @@ Json machine_json(const MachineInfo& machine) {
     if (!device.unavailable.empty()) item.set("reason", device.unavailable);
     item.set("total_bytes", device.total_bytes);
     item.set("available_bytes", device.available_bytes);
+    if (!device.details.empty()) item.set("details", device.details);
     devices.push_back(std::move(item));
   }
   JsonObject object;
@@ -47,6 +48,11 @@ int devices(bool json) {
                         static_cast<double>(device.total_bytes) / 1073741824.0));
     } else {
       print(fmt::format("{:<10} {}; unavailable: {}\n", device.name, device.summary, device.unavailable));
+    }
+    for (std::string_view rest = device.details; !rest.empty();) {
+      const std::size_t end = rest.find('\n');
+      print(fmt::format("{:<10} {}\n", "", rest.substr(0, end)));
+      rest = end == std::string_view::npos ? "" : rest.substr(end + 1);
     }
   }
   return kExitDone;

@@ -32,7 +32,8 @@ MachineInfo inspect_machine() {
     if (create_backend("cpu", options)) machine.instruction_sets.emplace_back(name);
   }
   for (const BackendEntry& entry : backend_list()) {
-    DeviceInfo device{std::string(entry.name), std::string(entry.summary), entry.unavailable(), 0, 0};
+    DeviceInfo device{std::string(entry.name), std::string(entry.summary), entry.unavailable(), 0, 0, {}};
+    if (entry.details != nullptr) device.details = entry.details();
     if (device.unavailable.empty()) {
       if (const auto backend = entry.create({})) {
         const MemoryInfo memory = (*backend)->memory();

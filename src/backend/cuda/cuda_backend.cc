@@ -1,0 +1,194 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include "backend/check_args.h"
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/device_probe.h"
+#include "backend/cuda/ops/ops.h"
+#include "backend/cuda_entry.h"
+#if __has_include("backend/cuda/linear/linear.h")
+#define VN_CUDA_LINEAR "backend/cuda/linear/linear.h"
+#include VN_CUDA_LINEAR
+#endif
+#if __has_include("backend/cuda/experts/experts.h")
+#define VN_CUDA_EXPERTS "backend/cuda/experts/experts.h"
+#include VN_CUDA_EXPERTS
+#endif
+
+namespace vernier::cuda {
+
+#if !defined(VN_CUDA_LINEAR)
+namespace {
+constexpr std::string_view kNoLinear = "this build of the CUDA backend multiplies no weights";
+Result<Weight> place_weight(CudaContext&, const Weight&) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
+Status check_format(FormatId) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
+Status linear(CudaContext&, const LinearArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
+Status embed(CudaContext&, const EmbedArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
+}  // namespace
+#endif
+#if !defined(VN_CUDA_EXPERTS)
+namespace {
+constexpr std::string_view kNoExperts = "this build of the CUDA backend has no experts";
+Status route_experts(CudaContext&, const RouteArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoExperts); }
+Status expert_mlp(CudaContext&, const ExpertMlpArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoExperts); }
+}  // namespace
+#endif
+
+CudaBackend::CudaBackend(int device, cudaStream_t stream, Precision precision)
+    : scratch_(stream),
+      uploads_(stream),
+      context_{.device = device, .stream = stream, .precision = precision, .scratch = scratch_, .uploads = uploads_} {}
+
+CudaBackend::~CudaBackend() {
+  if (!enter()) return;
+  (void)cudaStreamSynchronize(context_.stream);
+  (void)cudaStreamDestroy(context_.stream);
+}
+
+Result<std::unique_ptr<CudaBackend>> CudaBackend::create(int device, const BackendOptions& options) {
+  const std::string reason = why_unavailable(device);
+  if (!reason.empty()) return fail(ErrorCode::kDevice, "cuda: {}", reason);
+  VN_CUDA(cudaSetDevice(device));
+  cudaStream_t stream = nullptr;
+  VN_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  std::unique_ptr<CudaBackend> backend(new CudaBackend(device, stream, options.precision));
+  CudaContext& context = backend->context_;
+  int major = 0;
+  int minor = 0;
+  int shared = 0;
+  VN_CUDA(cudaDeviceGetAttribute(&context.num_sms, cudaDevAttrMultiProcessorCount, device));
+  VN_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  VN_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  VN_CUDA(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  context.capability = 10 * major + minor;
+  context.max_shared_bytes = static_cast<std::size_t>(shared);
+  return backend;
+}
+
+Status CudaBackend::enter() const { return cuda_status(cudaSetDevice(context_.device), "cudaSetDevice"); }
+
+MemoryInfo CudaBackend::memory() const {
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  if (!enter() || !cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo")) return {};
+  return {.total_bytes = total_bytes, .available_bytes = free_bytes};
+}
+
+Status CudaBackend::supports(FormatId format) const { return check_format(format); }
+
+Result<Buffer> CudaBackend::allocate(std::size_t size_bytes) {
+  VN_TRY(enter());
+  return allocate_device(size_bytes, "a buffer");
+}
+
+Result<Weight> CudaBackend::place(const Weight& host) {
+  VN_TRY(enter());
+  return place_weight(context_, host);
+}
+
+Status CudaBackend::copy(void* to, const void* from, std::size_t size_bytes, cudaMemcpyKind kind) {
+  VN_TRY(enter());
+  if (size_bytes == 0) return {};
+  VN_CUDA(cudaMemcpyAsync(to, from, size_bytes, kind, context_.stream));
+  return cuda_status(cudaStreamSynchronize(context_.stream), "copying between host and GPU");
+}
+
+Status CudaBackend::copy_to_device(void* device, const void* host, std::size_t size_bytes) {
+  return copy(device, host, size_bytes, cudaMemcpyHostToDevice);
+}
+
+Status CudaBackend::copy_to_host(void* host, const void* device, std::size_t size_bytes) {
+  return copy(host, device, size_bytes, cudaMemcpyDeviceToHost);
+}
+
+Status CudaBackend::synchronize() {
+  VN_TRY(enter());
+  return cuda_status(cudaStreamSynchronize(context_.stream), "waiting for the GPU");
+}
+
+Status CudaBackend::embed(const EmbedArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.x.rows == 0 ? Status() : cuda::embed(context_, args);
+}
+
+Status CudaBackend::rms_norm(const RmsNormArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.x.rows == 0 ? Status() : cuda::rms_norm(context_, args);
+}
+
+Status CudaBackend::linear(const LinearArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.x.rows == 0 ? Status() : cuda::linear(context_, args);
+}
+
+Status CudaBackend::rope_and_store_kv(const RopeStoreArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.q.rows == 0 ? Status() : cuda::rope_and_store_kv(context_, args);
+}
+
+Status CudaBackend::attention(const AttentionArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.q.rows == 0 ? Status() : cuda::attention(context_, args);
+}
+
+Status CudaBackend::gated_activation(const GatedActivationArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.gate.rows == 0 ? Status() : cuda::gated_activation(context_, args);
+}
+
+Status CudaBackend::route_experts(const RouteArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.x.rows == 0 ? Status() : cuda::route_experts(context_, args);
+}
+
+Status CudaBackend::expert_mlp(const ExpertMlpArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.x.rows == 0 ? Status() : cuda::expert_mlp(context_, args);
+}
+
+Status CudaBackend::combine(const CombineArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.x.rows == 0 ? Status() : cuda::combine(context_, args);
+}
+
+Status CudaBackend::soft_cap(const SoftCapArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.y.rows == 0 ? Status() : cuda::soft_cap(context_, args);
+}
+
+Status CudaBackend::sigmoid_gate(const SigmoidGateArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.y.rows == 0 ? Status() : cuda::sigmoid_gate(context_, args);
+}
+
+Status CudaBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.qkv.rows == 0 ? Status() : cuda::gated_delta_net(context_, args);
+}
+
+}  // namespace vernier::cuda
+
+namespace vernier {
+
+BackendEntry cuda_backend_entry() {
+  return {.name = "cuda",
+          .summary = "NVIDIA GPUs",
+          .unavailable = [] { return cuda::why_unavailable(0); },
+          .create = [](const BackendOptions& options) -> Result<std::unique_ptr<Backend>> {
+            return cuda::CudaBackend::create(0, options);
+          },
+          .details = [] { return cuda::describe_devices(); }};
+}
+
+}  // namespace vernier

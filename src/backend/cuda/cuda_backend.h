@@ -1,0 +1,54 @@
+// One NVIDIA GPU as a Backend. This class checks arguments, keeps stream and working memory, and passes each operation
+// on to its kernels: ops/ (norms, attention, ...), linear/ and experts/ (everything that multiplies weights).
+#pragma once
+
+#include <memory>
+
+#include "backend/backend.h"
+#include "backend/cuda/cuda_context.h"
+
+namespace vernier::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  /// Takes GPU `device` of those that CUDA_VISIBLE_DEVICES leaves. kDevice with the reason where it can't be used.
+  [[nodiscard]] static Result<std::unique_ptr<CudaBackend>> create(int device, const BackendOptions& options);
+  ~CudaBackend() override;
+
+  [[nodiscard]] std::string_view name() const override { return "cuda"; }
+  [[nodiscard]] Precision precision() const override { return context_.precision; }
+  [[nodiscard]] MemoryInfo memory() const override;
+  [[nodiscard]] Status supports(FormatId format) const override;
+
+  [[nodiscard]] Result<Buffer> allocate(std::size_t size_bytes) override;
+  [[nodiscard]] Result<Weight> place(const Weight& host) override;
+  /// Both copies wait for everything that is enqueued, and are complete when they return.
+  [[nodiscard]] Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override;
+  [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
+  [[nodiscard]] Status synchronize() override;
+
+  [[nodiscard]] Status embed(const EmbedArgs& args) override;
+  [[nodiscard]] Status rms_norm(const RmsNormArgs& args) override;
+  [[nodiscard]] Status linear(const LinearArgs& args) override;
+  [[nodiscard]] Status rope_and_store_kv(const RopeStoreArgs& args) override;
+  [[nodiscard]] Status attention(const AttentionArgs& args) override;
+  [[nodiscard]] Status gated_activation(const GatedActivationArgs& args) override;
+  [[nodiscard]] Status route_experts(const RouteArgs& args) override;
+  [[nodiscard]] Status expert_mlp(const ExpertMlpArgs& args) override;
+  [[nodiscard]] Status combine(const CombineArgs& args) override;
+  [[nodiscard]] Status soft_cap(const SoftCapArgs& args) override;
+  [[nodiscard]] Status sigmoid_gate(const SigmoidGateArgs& args) override;
+  [[nodiscard]] Status gated_delta_net(const GatedDeltaNetArgs& args) override;
+
+ private:
+  CudaBackend(int device, cudaStream_t stream, Precision precision);
+  /// The calling thread may have another device current.
+  [[nodiscard]] Status enter() const;
+  [[nodiscard]] Status copy(void* to, const void* from, std::size_t size_bytes, cudaMemcpyKind kind);
+
+  DeviceScratch scratch_;
+  UploadRing uploads_;
+  CudaContext context_;
+};
+
+}  // namespace vernier::cuda

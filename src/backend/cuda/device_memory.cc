@@ -1,0 +1,41 @@
+#include "backend/cuda/device_memory.h"
+
+#include "backend/cuda/cuda_error.h"
+
+namespace vernier::cuda {
+namespace {
+
+double gib(std::size_t bytes) { return static_cast<double>(bytes) / 1073741824.0; }
+
+}  // namespace
+
+Result<Buffer> allocate_device(std::size_t size_bytes, std::string_view what) {
+  void* data = nullptr;
+  const cudaError_t error = cudaMalloc(&data, size_bytes == 0 ? 1 : size_bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) (void)cudaGetLastError();
+    return fail_with_hint(ErrorCode::kOutOfMemory,
+                          "a smaller --context, fewer sequences or another --experts placement needs less",
+                          "cuda: {} needs {} bytes ({:.3f} GiB) of GPU memory; {:.3f} of {:.3f} GiB are free", what,
+                          size_bytes, gib(size_bytes), gib(free_bytes), gib(total_bytes));
+  }
+  VN_TRY(cuda_status(error, "cudaMalloc"));
+  return Buffer(data, size_bytes, [](void* memory) { (void)cudaFree(memory); });
+}
+
+Result<Buffer> allocate_pinned(std::size_t size_bytes, std::string_view what) {
+  void* data = nullptr;
+  const cudaError_t error = cudaMallocHost(&data, size_bytes == 0 ? 1 : size_bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return fail(ErrorCode::kOutOfMemory, "cuda: {} needs {} bytes of page-locked host memory, which the system refuses",
+                what, size_bytes);
+  }
+  VN_TRY(cuda_status(error, "cudaMallocHost"));
+  return Buffer(data, size_bytes, [](void* memory) { (void)cudaFreeHost(memory); });
+}
+
+}  // namespace vernier::cuda
