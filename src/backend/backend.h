@@ -294,6 +294,8 @@ class Backend {
 
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual Precision precision() const = 0;
+  /// True where the backend's memory is the host's.
+  [[nodiscard]] virtual bool is_host() const { return false; }
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
   /// Measures the device with as many threads as operations use, in well under a second. Called again and again, in
   /// turn with what is being measured, because machines are shared.

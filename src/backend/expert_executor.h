@@ -13,7 +13,14 @@ class ExpertExecutor {
   ExpertExecutor(const ExpertExecutor&) = delete;
   ExpertExecutor& operator=(const ExpertExecutor&) = delete;
 
-  /// Adds the experts' output to args.y; the contract is ExpertMlpArgs'. `layer` identifies the bank for caches.
+  /// The backend on which a model places the weights and biases of its experts: not always the one that runs the rest.
+  [[nodiscard]] virtual Backend& home() = 0;
+  /// Tells of the bank of a layer, placed at home(); once for each, while the model is built.
+  [[nodiscard]] virtual Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) = 0;
+  /// Takes the memory that the executor works with; once, when the model and its caches have theirs.
+  [[nodiscard]] virtual Status prepare() = 0;
+  /// Adds the experts' output to args.y; the contract is ExpertMlpArgs'. `layer` names the bank, which
+  /// args.experts is.
   [[nodiscard]] virtual Status run(std::int32_t layer, const ExpertMlpArgs& args) = 0;
 };
 

@@ -8,6 +8,7 @@ namespace vernier {
 
 class HostBackend : public Backend {
  public:
+  [[nodiscard]] bool is_host() const override { return true; }
   [[nodiscard]] MemoryInfo memory() const override;
   [[nodiscard]] Status supports(FormatId format) const override;
   [[nodiscard]] Result<Buffer> allocate(std::size_t size_bytes) override;

@@ -87,6 +87,7 @@ class Resolver {
     config_check_.warn_if_undeclared(groups_);
     plan_->accounting = ledger_.finish(dialect_of(input_, groups_));
     plan_->accounting.mtp_layers = static_cast<std::int64_t>(mtp_layers_.size());
+    plan_->accounting.expert_bytes = expert_bytes();
     keep_used_records();
     return std::move(plan_);
   }
@@ -280,6 +281,23 @@ class Resolver {
     plan_->roles.insert(spec.role);
     has_mtp_ = has_mtp_ || spec.mtp;
     if (spec.mtp && spec.layer >= 0) mtp_layers_.insert(spec.layer);
+  }
+
+  /// Gate and up may be halves of one tensor, which counts once.
+  [[nodiscard]] std::uint64_t expert_bytes() const {
+    std::vector<bool> seen(input_.records.size());
+    std::uint64_t bytes = 0;
+    for (const MatrixPlan& plan : plan_->matrices) {
+      if (plan.shape.experts == 0) continue;
+      for (const StoredMatrix& stored : plan.stored) {
+        for (const std::uint32_t record : {stored.codes, stored.scales}) {
+          if (record == kNoTensor || seen[record]) continue;
+          seen[record] = true;
+          bytes += input_.records[record].extent.size;
+        }
+      }
+    }
+    return bytes;
   }
 
   // --- tied heads ---

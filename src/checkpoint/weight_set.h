@@ -35,6 +35,7 @@ struct Accounting {
   std::uint64_t parameters = 0;              ///< of used weights, MTP included
   std::int64_t mtp_layers = 0;               ///< distinct layers of used specs with `mtp` set
   std::uint64_t weight_bytes = 0;            ///< bytes that stay resident
+  std::uint64_t expert_bytes = 0;            ///< those of them in banks of experts, biases excluded
   std::vector<std::string> warnings;         ///< of this account; CheckpointFiles has its own
   std::vector<Error> problems;  ///< culprits in file order, at most 100 kept; empty: the checkpoint is right
 };

@@ -43,6 +43,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   EngineOptions& engine = flags.engine;
   app.add_option("--device", engine.device, "auto, cpu, cuda or reference")->capture_default_str();
   app.add_option("--experts", engine.experts, "auto, fused, offload, hybrid or cpu")->capture_default_str();
+  app.add_option("--expert-cache", engine.expert_cache,
+                 "GPU memory for experts that come and go: a size (2GiB), a share (25%) or a number");
   app.add_option("--precision", engine.precision, "bf16 or f32: inputs of linears")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();

@@ -21,9 +21,20 @@ Result<Weight> WeightLoader::matrix(std::string_view role) const {
 Result<std::vector<Weight>> WeightLoader::experts(std::string_view role) const {
   VN_ASSIGN(std::vector<Weight> bank, weights_.experts(full(role)));
   for (Weight& expert : bank) {
-    VN_ASSIGN(expert, backend_.place(expert));
+    VN_ASSIGN(expert, executor_.home().place(expert));
   }
   return bank;
+}
+
+Result<std::vector<std::span<const float>>> WeightLoader::expert_biases(std::string_view role,
+                                                                        std::size_t num_experts) const {
+  std::vector<std::span<const float>> biases;
+  if (!has(role)) return biases;
+  VN_ASSIGN(const std::vector<float> values, host_vector(role));
+  VN_ASSIGN(const std::span<const float> all, store_.place(executor_.home(), values));
+  const std::size_t size = all.size() / num_experts;
+  for (std::size_t e = 0; e < num_experts; ++e) biases.push_back(all.subspan(e * size, size));
+  return biases;
 }
 
 Result<std::span<const float>> WeightLoader::vector(std::string_view role) const {

@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+
+#include "base/checked_math.h"
+#include "placement/host_experts.h"
+#include "placement/offload_experts.h"
 
 namespace vernier {
 namespace {
@@ -10,6 +15,9 @@ namespace {
 class LocalExpertExecutor final : public ExpertExecutor {
  public:
   explicit LocalExpertExecutor(Backend& backend) : backend_(backend) {}
+  Backend& home() override { return backend_; }
+  Status add_bank(std::int32_t, std::int32_t, const ExpertWeights&) override { return {}; }
+  Status prepare() override { return {}; }
   Status run(std::int32_t /*layer*/, const ExpertMlpArgs& args) override { return backend_.expert_mlp(args); }
 
  private:
@@ -18,18 +26,78 @@ class LocalExpertExecutor final : public ExpertExecutor {
 
 constexpr std::array<std::string_view, 5> kModes = {"auto", "fused", "offload", "hybrid", "cpu"};
 
-}  // namespace
+/// The factor of a size's unit: "", "K", "MiB", "gb", ...; 0 when there is no such unit. Units are powers of 1024.
+std::uint64_t unit_factor(std::string_view unit) {
+  constexpr std::string_view kPrefixes = "kmgt";
+  std::string lower(unit);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (lower == "b") return 1;
+  const std::size_t prefix = lower.empty() ? std::string_view::npos : kPrefixes.find(lower[0]);
+  if (prefix == std::string_view::npos) return 0;
+  const std::string_view rest = std::string_view(lower).substr(1);
+  if (!rest.empty() && rest != "b" && rest != "ib") return 0;
+  return std::uint64_t{1} << (10 * (prefix + 1));
+}
 
-Result<ExpertPlacement> place_experts(std::string_view mode, Backend& backend) {
-  if (std::find(kModes.begin(), kModes.end(), mode) == kModes.end()) {
-    return fail(ErrorCode::kInvalidArgument, "unknown --experts '{}'; known: auto, fused, offload, hybrid, cpu",
-                escape(mode));
-  }
+Result<ExpertPlacement> place_on_host(std::string_view mode, std::string_view cache, Backend& backend) {
   if (mode != "auto" && mode != "cpu") {
     return fail_with_hint(ErrorCode::kDevice, "use --experts auto or cpu",
                           "--experts {} needs a GPU; the device is '{}'", mode, backend.name());
   }
-  return ExpertPlacement{"cpu", std::make_unique<LocalExpertExecutor>(backend)};
+  if (!cache.empty()) {
+    return fail(ErrorCode::kDevice, "--expert-cache needs a GPU; the device is '{}'", backend.name());
+  }
+  return ExpertPlacement{"cpu", std::make_unique<LocalExpertExecutor>(backend), true};
+}
+
+}  // namespace
+
+Result<std::int64_t> parse_expert_cache(std::string_view text, std::int64_t num_experts, std::uint64_t record_bytes) {
+  if (text.empty()) return 0;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  const auto malformed = [&] {
+    return fail_with_hint(ErrorCode::kInvalidArgument, "give a size (2GiB), a share (25%) or a number of experts (64)",
+                          "malformed --expert-cache '{}'", escape(text));
+  };
+  if (error != std::errc() || number == 0) return malformed();
+  constexpr std::uint64_t kMost = 1U << 30U;
+  if (unit.empty()) return static_cast<std::int64_t>(std::min(number, kMost));
+  if (unit == "%") {
+    if (number > 100) return malformed();
+    const std::int64_t count = num_experts * static_cast<std::int64_t>(number) / 100;
+    return std::max<std::int64_t>(count, 1);
+  }
+  const std::uint64_t factor = unit_factor(unit);
+  const auto bytes = (CheckedU64(number) * CheckedU64(factor)).value();
+  if (factor == 0 || !bytes) return malformed();
+  const std::uint64_t count = *bytes / std::max<std::uint64_t>(record_bytes, 1);
+  return static_cast<std::int64_t>(std::clamp<std::uint64_t>(count, 1, kMost));
+}
+
+Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& device) {
+  std::string_view mode = request.mode;
+  if (std::find(kModes.begin(), kModes.end(), mode) == kModes.end()) {
+    return fail(ErrorCode::kInvalidArgument, "unknown --experts '{}'; known: auto, fused, offload, hybrid, cpu",
+                escape(mode));
+  }
+  if (device.is_host()) return place_on_host(mode, request.cache, device);
+  const std::int64_t count = std::max<std::int64_t>(request.num_experts, 1);
+  const std::uint64_t record_bytes = request.expert_bytes / static_cast<std::uint64_t>(count);
+  VN_ASSIGN(const std::int64_t slots, parse_expert_cache(request.cache, request.num_experts, record_bytes));
+  if (mode == "auto") mode = request.expert_bytes <= request.free_bytes ? "fused" : "hybrid";
+  if (mode == "fused" || request.num_experts == 0) {
+    return ExpertPlacement{"fused", std::make_unique<LocalExpertExecutor>(device), true};
+  }
+  VN_ASSIGN(auto host, create_backend("cpu", request.host));
+  if (mode == "cpu") {
+    return ExpertPlacement{"cpu", std::make_unique<HostExpertExecutor>(device, std::move(host)), false};
+  }
+  const OffloadOptions options{.hybrid = mode == "hybrid", .num_slots = slots, .slot_bytes = request.free_bytes};
+  return ExpertPlacement{std::string(mode), std::make_unique<OffloadExpertExecutor>(device, std::move(host), options),
+                         false};
 }
 
 }  // namespace vernier

@@ -10,12 +10,26 @@
 namespace vernier {
 
 struct ExpertPlacement {
-  std::string mode;  ///< what was chosen: "cpu", ...
+  std::string mode;  ///< what was chosen: "cpu", "fused", ...
   std::unique_ptr<ExpertExecutor> executor;
+  bool on_device = true;  ///< all experts take memory of the device
 };
 
-/// Chooses an executor for `mode` (auto, fused, offload, hybrid, cpu) on `backend`, which must outlive it. Modes that
-/// need a GPU are kDevice on other backends; unknown modes are kInvalidArgument and list the known ones.
-[[nodiscard]] Result<ExpertPlacement> place_experts(std::string_view mode, Backend& backend);
+struct ExpertRequest {
+  std::string_view mode = "auto";  ///< auto, fused, offload, hybrid or cpu
+  std::string_view cache;          ///< offload, hybrid: "2GiB", "25%" or a number of experts; empty: all free memory
+  BackendOptions host;             ///< of the CPU backend that computes experts beside a GPU
+  std::uint64_t expert_bytes = 0;  ///< of all experts; 0: the model has none
+  std::int64_t num_experts = 0;    ///< over all layers
+  std::uint64_t free_bytes = 0;    ///< device memory that nothing but experts needs
+};
+
+/// Chooses an executor on `device`, which must outlive it. `auto` takes `fused` where the experts fit, else `hybrid`.
+/// Modes that need a GPU are kDevice on other backends; unknown modes and malformed cache sizes are kInvalidArgument.
+[[nodiscard]] Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& device);
+
+/// Slots that `text` asks for; 0 for an empty one. `record_bytes`: what an expert takes.
+[[nodiscard]] Result<std::int64_t> parse_expert_cache(std::string_view text, std::int64_t num_experts,
+                                                      std::uint64_t record_bytes);
 
 }  // namespace vernier

@@ -99,6 +99,25 @@ void fill_info(const OpenedModel& opened, const EngineOptions& options, LoadedMo
   info.warnings.insert(info.warnings.end(), warnings.begin(), warnings.end());
 }
 
+Result<ExpertPlacement> choose_placement(const OpenedModel& opened, const EngineOptions& options,
+                                         const BackendOptions& backend_options, const MemoryNeeds& needs,
+                                         const LoadedModel& loaded) {
+  const ModelConfig& config = opened.description.config;
+  ExpertRequest request{.mode = options.experts, .cache = options.expert_cache, .host = backend_options};
+  request.expert_bytes = opened.resolved.accounting().expert_bytes;
+  const auto sparse_layers = std::count(config.sparse.begin(), config.sparse.end(), true);
+  request.num_experts = config.num_experts * (sparse_layers + opened.resolved.accounting().mtp_layers);
+  MemoryNeeds dense = needs;
+  dense.weight_bytes -= request.expert_bytes;
+  const MemoryInfo memory = loaded.backend->memory();
+  const MemoryPlan plan = plan_memory(dense, memory, loaded.info.context, options.max_sequences);
+  // Kernels' working memory isn't in the plan.
+  const std::uint64_t reserve = memory.available_bytes / 32;
+  const std::uint64_t taken = plan.total_bytes + reserve;
+  request.free_bytes = taken < memory.available_bytes ? memory.available_bytes - taken : 0;
+  return place_experts(request, *loaded.backend);
+}
+
 /// Weights, model and caches, after everything has been decided.
 Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_dtype, LoadedModel& loaded) {
   const Architecture& architecture = *opened.description.architecture;
@@ -119,7 +138,7 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
                                                   max_outputs(options.max_sequences)));
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
-  return {};
+  return loaded.experts.executor->prepare();
 }
 
 }  // namespace
@@ -174,15 +193,16 @@ Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
   backend_options.precision = precision;
   backend_options.num_threads = options.threads;
   VN_ASSIGN(loaded->backend, create_backend(options.device, backend_options));
-  VN_ASSIGN(loaded->experts, place_experts(options.experts, *loaded->backend));
   loaded->files = opened.files.files();
   VN_TRY(read_side_files(opened, *loaded));
-  fill_info(opened, options, *loaded);
   loaded->info.context = choose_context(options.context, opened.description.config.context_length);
 
-  const MemoryNeeds needs = memory_needs(opened, kv_dtype, {options.batch_tokens, options.max_sequences});
+  MemoryNeeds needs = memory_needs(opened, kv_dtype, {options.batch_tokens, options.max_sequences});
   const MemoryInfo memory = loaded->backend->memory();
+  VN_ASSIGN(loaded->experts, choose_placement(opened, options, backend_options, needs, *loaded));
+  if (!loaded->experts.on_device) needs.weight_bytes -= opened.resolved.accounting().expert_bytes;
   VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
+  fill_info(opened, options, *loaded);
   VN_TRY(build(opened, options, kv_dtype, *loaded));
   loaded->info.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return loaded;

@@ -26,7 +26,7 @@ bool affordable(const ModelConfig& config, const CacheShapes& shapes) {
 Status run_one_step(const OpenedModel& opened, Backend& backend) {
   const Architecture& architecture = *opened.description.architecture;
   VN_ASSIGN(const WeightSet weights, load(opened.resolved, {}));
-  VN_ASSIGN(const ExpertPlacement experts, place_experts("auto", backend));
+  VN_ASSIGN(const ExpertPlacement experts, place_experts({}, backend));
   VN_ASSIGN(const auto model,
             architecture.build(opened.description.config, weights, {&backend, experts.executor.get()}));
   const CacheShapes shapes = architecture.caches(opened.description.config);

@@ -1,20 +1,6 @@
 #include "model/blocks/moe.h"
 
 namespace vernier {
-namespace {
-
-/// The biases of a bank, [experts, n] in one piece, as one span an expert.
-Result<std::vector<std::span<const float>>> load_biases(const WeightLoader& loader, std::string_view role,
-                                                        std::size_t num_experts) {
-  std::vector<std::span<const float>> biases;
-  VN_ASSIGN(const std::span<const float> all, loader.optional_vector(role));
-  if (all.empty()) return biases;
-  const std::size_t size = all.size() / num_experts;
-  for (std::size_t e = 0; e < num_experts; ++e) biases.push_back(all.subspan(e * size, size));
-  return biases;
-}
-
-}  // namespace
 
 Status MoeBlock::load(const WeightLoader& loader) {
   VN_ASSIGN(router, loader.matrix("router"));
@@ -24,10 +10,10 @@ Status MoeBlock::load(const WeightLoader& loader) {
   VN_ASSIGN(experts.up, loader.experts("experts.up"));
   VN_ASSIGN(experts.down, loader.experts("experts.down"));
   const std::size_t count = experts.gate.size();
-  VN_ASSIGN(experts.gate_bias, load_biases(loader, "experts.gate_bias", count));
-  VN_ASSIGN(experts.up_bias, load_biases(loader, "experts.up_bias", count));
-  VN_ASSIGN(experts.down_bias, load_biases(loader, "experts.down_bias", count));
-  return {};
+  VN_ASSIGN(experts.gate_bias, loader.expert_biases("experts.gate_bias", count));
+  VN_ASSIGN(experts.up_bias, loader.expert_biases("experts.up_bias", count));
+  VN_ASSIGN(experts.down_bias, loader.expert_biases("experts.down_bias", count));
+  return loader.executor().add_bank(layer, top_k, experts);
 }
 
 void MoeBlock::reserve(Workspace& workspace) const {

@@ -1,0 +1,96 @@
+#include "placement/expert_records.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/packed_weight.h"
+
+namespace vernier {
+namespace {
+
+std::span<const float> bias_of(const std::vector<std::span<const float>>& biases, std::size_t expert) {
+  return biases.empty() ? std::span<const float>() : biases[expert];
+}
+
+std::span<const float> moved(std::span<const float> values, const std::byte* from, const std::byte* to) {
+  if (values.empty()) return values;
+  return {reinterpret_cast<const float*>(to + (reinterpret_cast<const std::byte*>(values.data()) - from)),
+          values.size()};
+}
+
+std::uint64_t size_of(const Backend& device, const ExpertWeights& bank, std::size_t e) {
+  std::uint64_t bytes = 0;
+  for (const auto* weights : {&bank.gate, &bank.up, &bank.down}) bytes += device.record_bytes((*weights)[e]);
+  for (const auto* biases : {&bank.gate_bias, &bank.up_bias, &bank.down_bias}) {
+    bytes += align_record(bias_of(*biases, e).size_bytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Status ExpertRecords::add(std::int32_t layer, const ExpertWeights& bank) {
+  const auto index = static_cast<std::size_t>(layer);
+  if (banks_.size() <= index) banks_.resize(index + 1);
+  if (!banks_[index].experts.empty()) return fail(ErrorCode::kInternal, "layer {} has two banks of experts", layer);
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t total = 0;
+  for (std::size_t e = 0; e < bank.gate.size(); ++e) {
+    offsets.push_back(total);
+    const std::uint64_t size = size_of(device_, bank, e);
+    largest_record_ = std::max(largest_record_, size);
+    total += size;
+  }
+  VN_ASSIGN(banks_[index].memory, device_.allocate_host(total));
+  auto* const memory = static_cast<std::byte*>(banks_[index].memory.data());
+  for (std::size_t e = 0; e < offsets.size(); ++e) {
+    VN_ASSIGN(Expert expert, pack(bank, e, memory + offsets[e]));
+    expert.record.size_bytes = (e + 1 < offsets.size() ? offsets[e + 1] : total) - offsets[e];
+    banks_[index].experts.push_back(std::move(expert));
+  }
+  num_records_ += static_cast<std::int64_t>(offsets.size());
+  num_experts_ = std::max(num_experts_, static_cast<std::int32_t>(offsets.size()));
+  return {};
+}
+
+Result<ExpertRecords::Expert> ExpertRecords::pack(const ExpertWeights& bank, std::size_t e, std::byte* to) const {
+  Expert expert;
+  expert.record.data = to;
+  const auto weight = [&](const Weight& host) -> Result<Weight> {
+    VN_ASSIGN(Weight packed, device_.pack(host, to));
+    to += device_.record_bytes(host);
+    return packed;
+  };
+  VN_ASSIGN(expert.gate, weight(bank.gate[e]));
+  VN_ASSIGN(expert.up, weight(bank.up[e]));
+  VN_ASSIGN(expert.down, weight(bank.down[e]));
+  const auto bias = [&](const std::vector<std::span<const float>>& biases) {
+    const std::span<const float> values = bias_of(biases, e);
+    if (values.empty()) return values;
+    std::memcpy(to, values.data(), values.size_bytes());
+    const std::span<const float> packed(reinterpret_cast<const float*>(to), values.size());
+    to += align_record(values.size_bytes());
+    return packed;
+  };
+  expert.gate_bias = bias(bank.gate_bias);
+  expert.up_bias = bias(bank.up_bias);
+  expert.down_bias = bias(bank.down_bias);
+  return expert;
+}
+
+ExpertRecords::Record ExpertRecords::record(std::int32_t layer, std::int32_t expert) const {
+  return banks_[static_cast<std::size_t>(layer)].experts[static_cast<std::size_t>(expert)].record;
+}
+
+void ExpertRecords::append_at(std::int32_t layer, std::int32_t expert, const std::byte* slot, ExpertWeights& to) const {
+  const Expert& from = banks_[static_cast<std::size_t>(layer)].experts[static_cast<std::size_t>(expert)];
+  const std::byte* const base = from.record.data;
+  to.gate.push_back(moved_weight(from.gate, base, slot));
+  to.up.push_back(moved_weight(from.up, base, slot));
+  to.down.push_back(moved_weight(from.down, base, slot));
+  to.gate_bias.push_back(moved(from.gate_bias, base, slot));
+  to.up_bias.push_back(moved(from.up_bias, base, slot));
+  to.down_bias.push_back(moved(from.down_bias, base, slot));
+}
+
+}  // namespace vernier

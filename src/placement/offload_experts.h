@@ -1,0 +1,97 @@
+// `--experts offload` and `hybrid`: all experts in host memory, a cache of slots in the device's. The device computes
+// experts that lie in slots; missing ones are copied into slots first, beside the work on those that are there. In
+// hybrid the host computes some of the missing ones meanwhile.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/expert_executor.h"
+#include "placement/expert_records.h"
+#include "placement/host_copy.h"
+#include "placement/hybrid_split.h"
+#include "placement/slot_cache.h"
+
+namespace vernier {
+
+struct OffloadOptions {
+  bool hybrid = false;
+  std::int64_t num_slots = 0;       ///< at most; 0: as many as `slot_bytes` hold
+  std::uint64_t slot_bytes = 0;     ///< device memory for slots
+  std::string_view policy = "lru";  ///< create_eviction_policy()'s names
+};
+
+class OffloadExpertExecutor final : public ExpertExecutor {
+ public:
+  /// `device` outlives the executor. `host` holds the experts' weights and computes some of them in hybrid.
+  OffloadExpertExecutor(Backend& device, std::unique_ptr<Backend> host, const OffloadOptions& options)
+      : device_(device),
+        host_(std::move(host)),
+        options_(options),
+        records_(device),
+        x_(device),
+        weights_(device),
+        partial_(device) {}
+
+  [[nodiscard]] Backend& home() override { return *host_; }
+  [[nodiscard]] Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) override;
+  /// kInvalidArgument with the number needed when there are fewer slots than a token chooses experts.
+  [[nodiscard]] Status prepare() override;
+  [[nodiscard]] Status run(std::int32_t layer, const ExpertMlpArgs& args) override;
+
+  struct Counters {
+    std::int64_t hits = 0;     ///< experts a step found in slots
+    std::int64_t copied = 0;   ///< experts copied into slots
+    std::int64_t on_host = 0;  ///< experts that the host computed
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+  [[nodiscard]] std::int32_t num_slots() const { return cache_ ? cache_->num_slots() : 0; }
+
+ private:
+  /// Experts that one call of the device's kernels computes.
+  struct Wave {
+    std::vector<std::int32_t> experts;
+    std::vector<std::int32_t> slots;  ///< of `experts`, once admitted
+    ExpertWeights weights;            ///< likewise
+  };
+  /// One run(): its arguments, and the choices on the host.
+  struct Call {
+    std::int32_t layer;
+    const ExpertMlpArgs& args;
+    std::span<const std::int32_t> ids;
+  };
+
+  [[nodiscard]] std::vector<Wave> plan_waves(std::vector<std::int32_t> present,
+                                             std::span<const std::int32_t> missing) const;
+  [[nodiscard]] Status upload_ids(const Call& call, std::span<const Wave> waves);
+  [[nodiscard]] Status admit(const Call& call, Wave& wave);
+  [[nodiscard]] Status compute(const Call& call, const Wave& wave, std::size_t index);
+  [[nodiscard]] Status run_on_device(const Call& call, std::vector<std::int32_t> present,
+                                     std::span<const std::int32_t> missing);
+  [[nodiscard]] Status run_hybrid(const Call& call, std::vector<std::int32_t> present,
+                                  std::span<const std::int32_t> missing);
+  [[nodiscard]] Status run_on_host(const Call& call, std::span<const std::int32_t> experts);
+
+  Backend& device_;
+  std::unique_ptr<Backend> host_;
+  OffloadOptions options_;
+  ExpertRecords records_;
+  std::int32_t top_k_ = 0;
+  std::unique_ptr<CopyLane> lane_;
+  std::unique_ptr<SlotCache> cache_;
+  Buffer slots_;
+  HybridSplit split_;
+  Counters counters_;
+
+  // Working memory of a call.
+  std::vector<std::int32_t> chosen_;  ///< [tokens, top_k]
+  std::vector<std::int32_t> place_;   ///< [experts]: where a wave has the expert, or -1
+  Buffer device_ids_;                 ///< [waves, tokens, top_k]: the choices as places in a wave, or -1
+  Buffer host_ids_;                   ///< the same, read by a copy that runs later
+  HostCopy x_;
+  HostCopy weights_;
+  HostCopy partial_;
+  Buffer device_partial_;
+};
+
+}  // namespace vernier

@@ -1,0 +1,31 @@
+#include <gtest/gtest.h>
+
+#include "placement/experts.h"
+
+namespace vernier {
+namespace {
+
+TEST(ExpertCacheSize, CountsSharesAndSizes) {
+  const auto slots = [](std::string_view text) { return parse_expert_cache(text, 256, 1 << 20).value_or(-1); };
+  EXPECT_EQ(slots(""), 0);
+  EXPECT_EQ(slots("64"), 64);
+  EXPECT_EQ(slots("25%"), 64);
+  EXPECT_EQ(slots("100%"), 256);
+  EXPECT_EQ(slots("2MiB"), 2);
+  EXPECT_EQ(slots("1g"), 1024);
+  EXPECT_EQ(slots("3GB"), 3072);
+  EXPECT_EQ(slots("5B"), 1);
+  EXPECT_EQ(slots("18446744073709551615"), 1 << 30);
+}
+
+TEST(ExpertCacheSize, RefusesWhatMeansNothing) {
+  for (const char* text :
+       {"0", "-1", "101%", "x", "1.5G", "2 GiB", "7Q", "5MiBs", "%", "99999999999999999999", "17179869184G", "5%5"}) {
+    const auto slots = parse_expert_cache(text, 256, 1 << 20);
+    ASSERT_FALSE(slots) << text;
+    EXPECT_EQ(slots.error().code, ErrorCode::kInvalidArgument) << text;
+  }
+}
+
+}  // namespace
+}  // namespace vernier

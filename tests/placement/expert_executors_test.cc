@@ -1,0 +1,217 @@
+// Wherever experts live, the result is the one that a single backend computes. The device is a host backend in
+// disguise: one that runs operations as late as it may, or one whose copies run as late as they may.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "backend/host_backend.h"
+#include "placement/host_experts.h"
+#include "placement/offload_experts.h"
+#include "support/random_weight.h"
+
+namespace vernier::test {
+namespace {
+
+constexpr std::int64_t kDim = 64;
+constexpr std::int64_t kFf = 32;
+constexpr std::int32_t kExperts = 6;
+constexpr std::int32_t kTopK = 2;
+
+enum class Late { kWork, kCopies };
+
+/// Experts as the CPU backend computes them, but queued.
+class QueueingDevice final : public HostBackend {
+ public:
+  QueueingDevice(std::unique_ptr<Backend> inner, Late late) : inner_(std::move(inner)), late_(late) {}
+
+  std::string_view name() const override { return "queueing"; }
+  Precision precision() const override { return inner_->precision(); }
+  bool is_host() const override { return false; }
+  Status synchronize() override {
+    run(copies_);
+    run(work_);
+    return {};
+  }
+  Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override {
+    VN_TRY(synchronize());
+    return HostBackend::copy_to_host(host, device, size_bytes);
+  }
+  Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override {
+    VN_TRY(synchronize());
+    return HostBackend::copy_to_device(device, host, size_bytes);
+  }
+  Status expert_mlp(const ExpertMlpArgs& args) override {
+    // A launch reads its arguments at once; what they point to in device memory, when it runs.
+    auto weights = std::make_shared<ExpertWeights>(*args.experts);
+    return enqueue([this, args, weights] {
+      ExpertMlpArgs own = args;
+      own.experts = weights.get();
+      EXPECT_TRUE(inner_->expert_mlp(own));
+    });
+  }
+  Status combine(const CombineArgs& args) override {
+    return enqueue([this, args] { EXPECT_TRUE(inner_->combine(args)); });
+  }
+  Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
+
+  Status embed(const EmbedArgs&) override { return unused(); }
+  Status rms_norm(const RmsNormArgs&) override { return unused(); }
+  Status linear(const LinearArgs&) override { return unused(); }
+  Status rope_and_store_kv(const RopeStoreArgs&) override { return unused(); }
+  Status attention(const AttentionArgs&) override { return unused(); }
+  Status gated_activation(const GatedActivationArgs&) override { return unused(); }
+  Status route_experts(const RouteArgs&) override { return unused(); }
+
+ private:
+  friend class QueueingLane;
+  using Queue = std::vector<std::function<void()>>;
+
+  static Status unused() { return fail(ErrorCode::kInternal, "not part of the test"); }
+  static void run(Queue& queue) {
+    Queue taken;
+    taken.swap(queue);
+    for (const auto& task : taken) task();
+  }
+  Status enqueue(std::function<void()> task) {
+    work_.push_back(std::move(task));
+    if (late_ == Late::kCopies) run(work_);  // the earliest that fences allow: lead_compute() has run its copies
+    return {};
+  }
+
+  std::unique_ptr<Backend> inner_;
+  Late late_;
+  Queue work_;
+  Queue copies_;
+};
+
+class QueueingLane final : public CopyLane {
+ public:
+  explicit QueueingLane(QueueingDevice& device) : device_(device) {}
+  Status copy(void* device, const void* host, std::size_t size_bytes) override {
+    device_.copies_.push_back([device, host, size_bytes] { std::memcpy(device, host, size_bytes); });
+    if (device_.late_ == Late::kWork) QueueingDevice::run(device_.copies_);
+    return {};
+  }
+  Status follow_compute() override {
+    QueueingDevice::run(device_.work_);
+    return {};
+  }
+  Status lead_compute() override {
+    QueueingDevice::run(device_.copies_);
+    return {};
+  }
+  double bytes_per_second() override { return 0.0; }
+
+ private:
+  QueueingDevice& device_;
+};
+
+Result<std::unique_ptr<CopyLane>> QueueingDevice::create_copy_lane() { return std::make_unique<QueueingLane>(*this); }
+
+std::unique_ptr<Backend> make_cpu() {
+  return create_backend("cpu", {.precision = Precision::kF32, .num_threads = 1, .cpu_isa = "portable"}).value();
+}
+
+ExpertWeights make_bank(std::uint64_t seed, std::vector<std::vector<float>>& biases) {
+  Random random(seed);
+  ExpertWeights bank;
+  const FormatCase format = all_format_cases().front();
+  const auto weight = [&](std::int64_t rows, std::int64_t cols) {
+    return random_weight({.format = format.format,
+                          .layout = format.layout,
+                          .rows = rows,
+                          .cols = cols,
+                          .row_padding = 3,
+                          .seed = random.next()});
+  };
+  for (std::int32_t e = 0; e < kExperts; ++e) {
+    bank.gate.push_back(weight(kFf, kDim));
+    bank.up.push_back(weight(kFf, kDim));
+    bank.down.push_back(weight(kDim, kFf));
+    biases.push_back(random.floats(kFf));
+    bank.gate_bias.emplace_back(biases.back());
+    biases.push_back(random.floats(kDim));
+    bank.down_bias.emplace_back(biases.back());
+  }
+  return bank;
+}
+
+/// Runs random steps of two layers through `executor` and compares each with one backend alone.
+void check_executor(ExpertExecutor& executor, const std::function<void(std::int64_t)>& each = {}) {
+  std::vector<std::vector<float>> biases;
+  biases.reserve(static_cast<std::size_t>(4 * kExperts));
+  const ExpertWeights banks[] = {make_bank(1, biases), make_bank(2, biases)};
+  ASSERT_TRUE(executor.add_bank(0, kTopK, banks[0]));
+  ASSERT_TRUE(executor.add_bank(1, kTopK, banks[1]));
+  ASSERT_TRUE(executor.prepare());
+  const auto alone = make_cpu();
+  Random random(5);
+  for (int step = 0; step < 60; ++step) {
+    const std::int64_t tokens = step % 3 == 0 ? 20 : 1 + static_cast<std::int64_t>(random.below(3));
+    const std::vector<float> x = random.floats(tokens * kDim);
+    std::vector<float> expected = random.floats(tokens * kDim);
+    std::vector<float> actual = expected;
+    std::vector<float> weights = random.floats(tokens * kTopK);
+    std::vector<std::int32_t> ids;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const auto first = static_cast<std::int32_t>(random.below(kExperts));
+      ids.push_back(first);
+      ids.push_back((first + 1 + static_cast<std::int32_t>(random.below(kExperts - 1))) % kExperts);
+    }
+    const std::int32_t layer = step % 2;
+    ExpertMlpArgs args;
+    args.x = {const_cast<float*>(x.data()), tokens, kDim, kDim};
+    args.experts = &banks[layer];
+    args.top_k = kTopK;
+    args.ids = ids.data();
+    args.weights = weights.data();
+    args.y = {expected.data(), tokens, kDim, kDim};
+    ASSERT_TRUE(alone->expert_mlp(args));
+    args.y.data = actual.data();
+    const Status status = executor.run(layer, args);
+    ASSERT_TRUE(status) << status.error().message;
+    if (each) each(step);
+    for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 2e-3) << "step " << step;
+  }
+}
+
+TEST(HostExperts, ComputeTheSameToTheBit) {
+  QueueingDevice device(make_cpu(), Late::kWork);
+  HostExpertExecutor executor(device, make_cpu());
+  check_executor(executor);
+}
+
+class OffloadExperts : public testing::TestWithParam<std::tuple<Late, bool, std::int64_t>> {};
+
+TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
+  const auto [late, hybrid, slots] = GetParam();
+  QueueingDevice device(make_cpu(), late);
+  OffloadExpertExecutor executor(device, make_cpu(),
+                                 {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U});
+  check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
+  EXPECT_EQ(executor.num_slots(), slots);
+  EXPECT_GT(executor.counters().copied, 0);
+  if (slots == 2 * kExperts) {
+    EXPECT_LE(executor.counters().copied, 2 * kExperts) << "with room for all, each comes once";
+  } else {
+    EXPECT_EQ(executor.counters().on_host > 0, hybrid);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, OffloadExperts,
+                         testing::Combine(testing::Values(Late::kWork, Late::kCopies), testing::Bool(),
+                                          testing::Values<std::int64_t>(kTopK, 3, 5, 2 * kExperts)));
+
+TEST(OffloadExpertsLimits, TooFewSlotsAreRefusedWithTheNumberNeeded) {
+  QueueingDevice device(make_cpu(), Late::kWork);
+  OffloadExpertExecutor executor(device, make_cpu(), {.num_slots = 1, .slot_bytes = std::uint64_t{1} << 30U});
+  std::vector<std::vector<float>> biases;
+  biases.reserve(static_cast<std::size_t>(2 * kExperts));
+  ASSERT_TRUE(executor.add_bank(0, kTopK, make_bank(1, biases)));
+  const Status status = executor.prepare();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(status.error().hint.find("--expert-cache 2"), std::string::npos) << status.error().hint;
+}
+
+}  // namespace
+}  // namespace vernier::test

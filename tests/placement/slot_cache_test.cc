@@ -1,0 +1,88 @@
+#include "placement/slot_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "support/random_weight.h"
+
+namespace vernier::test {
+namespace {
+
+SlotCache make_cache(std::string_view policy, std::int32_t slots) {
+  auto created = create_eviction_policy(policy, slots);
+  EXPECT_TRUE(created) << created.error().message;
+  return SlotCache(4, 8, slots, std::move(*created));
+}
+
+/// Admits and lets go at once.
+bool use(SlotCache& cache, std::int32_t layer, std::int32_t expert) {
+  const SlotCache::Admission admission = cache.admit(layer, expert);
+  cache.unpin(admission.slot);
+  return admission.hit;
+}
+
+TEST(SlotCache, PoliciesGiveUpWhatTheySay) {
+  SlotCache lru = make_cache("lru", 2);
+  SlotCache fifo = make_cache("fifo", 2);
+  SlotCache lfu = make_cache("lfu", 2);
+  for (SlotCache* cache : {&lru, &fifo, &lfu}) {
+    EXPECT_FALSE(use(*cache, 0, 0));
+    EXPECT_FALSE(use(*cache, 0, 1));
+    EXPECT_TRUE(use(*cache, 0, 0));
+    EXPECT_FALSE(use(*cache, 1, 0));  // the same expert of another layer is another expert
+  }
+  EXPECT_TRUE(lru.find(0, 0)) << "used last";
+  EXPECT_FALSE(fifo.find(0, 0)) << "came first";
+  EXPECT_TRUE(lfu.find(0, 0)) << "used twice";
+}
+
+TEST(SlotCache, PinnedExpertsStay) {
+  for (const char* policy : {"lru", "fifo", "lfu"}) {
+    SlotCache cache = make_cache(policy, 3);
+    const std::int32_t first = cache.admit(0, 0).slot;
+    cache.admit(0, 1);
+    EXPECT_EQ(cache.num_pinned(), 2);
+    for (std::int32_t expert = 2; expert < 8; ++expert) use(cache, 0, expert);
+    EXPECT_EQ(cache.find(0, 0), first) << policy;
+    EXPECT_TRUE(cache.find(0, 1)) << policy;
+    cache.unpin(first);
+    cache.unpin(first);  // twice is as good as once
+    EXPECT_EQ(cache.num_pinned(), 1);
+    for (std::int32_t expert = 2; expert < 5; ++expert) use(cache, 1, expert);
+    EXPECT_FALSE(cache.find(0, 0)) << policy;
+    EXPECT_TRUE(cache.find(0, 1)) << policy;
+  }
+}
+
+TEST(SlotCache, NeverGivesASlotToTwoExperts) {
+  for (const char* policy : {"lru", "fifo", "lfu"}) {
+    SlotCache cache = make_cache(policy, 5);
+    Random random(3);
+    for (int i = 0; i < 2000; ++i) {
+      use(cache, static_cast<std::int32_t>(random.below(4)), static_cast<std::int32_t>(random.below(8)));
+      std::set<std::int32_t> slots;
+      std::size_t present = 0;
+      for (std::int32_t layer = 0; layer < 4; ++layer) {
+        for (std::int32_t expert = 0; expert < 8; ++expert) {
+          if (const auto slot = cache.find(layer, expert)) {
+            slots.insert(*slot);
+            ++present;
+          }
+        }
+      }
+      ASSERT_EQ(slots.size(), present);
+      ASSERT_LE(present, 5U);
+    }
+  }
+}
+
+TEST(SlotCache, UnknownPoliciesListTheKnownOnes) {
+  const auto created = create_eviction_policy("belady", 2);
+  ASSERT_FALSE(created);
+  EXPECT_EQ(created.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(created.error().message.find("lru, fifo, lfu"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace vernier::test
