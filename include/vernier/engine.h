@@ -28,6 +28,7 @@ struct EngineOptions {
   std::string kv = "";              ///< bf16, f32 or fp8; empty: bf16, or f32 with precision f32
   std::string experts = "auto";     ///< auto or cpu; with a GPU also fused, offload and hybrid
   std::string expert_cache;         ///< offload, hybrid: "2GiB", "25%" or a number of experts; empty: all free memory
+  std::string routing_trace;        ///< a file to record the chosen experts in; empty: none
   std::int32_t threads = 0;         ///< 0: all the process may use
   std::int32_t context = 0;         ///< tokens a sequence may have; 0: the model's, at most 8192
   std::int32_t max_sequences = 1;   ///< sequences that run together

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <limits>
 
+#include "placement/routing_trace.h"
+
 namespace vernier {
 namespace {
 
@@ -115,7 +117,12 @@ Result<ExpertPlacement> choose_placement(const OpenedModel& opened, const Engine
   const std::uint64_t reserve = memory.available_bytes / 32;
   const std::uint64_t taken = plan.total_bytes + reserve;
   request.free_bytes = taken < memory.available_bytes ? memory.available_bytes - taken : 0;
-  return place_experts(request, *loaded.backend);
+  VN_ASSIGN(ExpertPlacement placement, place_experts(request, *loaded.backend));
+  if (!options.routing_trace.empty()) {
+    VN_ASSIGN(placement.executor,
+              RecordingExpertExecutor::create(std::move(placement.executor), *loaded.backend, options.routing_trace));
+  }
+  return placement;
 }
 
 /// Weights, model and caches, after everything has been decided.
