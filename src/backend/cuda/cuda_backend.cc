@@ -4,6 +4,7 @@
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/device_probe.h"
 #include "backend/cuda/ops/ops.h"
+#include "backend/cuda/stream_copy_lane.h"
 #include "backend/cuda_entry.h"
 #if __has_include("backend/cuda/linear/linear.h")
 #define VN_CUDA_LINEAR "backend/cuda/linear/linear.h"
@@ -103,6 +104,18 @@ Status CudaBackend::copy_to_host(void* host, const void* device, std::size_t siz
 Status CudaBackend::synchronize() {
   VN_TRY(enter());
   return cuda_status(cudaStreamSynchronize(context_.stream), "waiting for the GPU");
+}
+
+Result<Buffer> CudaBackend::allocate_host(std::size_t size_bytes) {
+  VN_TRY(enter());
+  auto pinned = allocate_pinned(size_bytes, "memory for copies");
+  if (pinned) return pinned;
+  return Backend::allocate_host(size_bytes);
+}
+
+Result<std::unique_ptr<CopyLane>> CudaBackend::create_copy_lane() {
+  VN_TRY(enter());
+  return StreamCopyLane::create(context_.device, context_.stream);
 }
 
 Status CudaBackend::embed(const EmbedArgs& args) {

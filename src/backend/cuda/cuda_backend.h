@@ -26,6 +26,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override;
   [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
   [[nodiscard]] Status synchronize() override;
+  /// Page-locked where the system grants it, else ordinary memory, with which copies are slower and run beside nothing.
+  [[nodiscard]] Result<Buffer> allocate_host(std::size_t size_bytes) override;
+  [[nodiscard]] Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;
   [[nodiscard]] Status rms_norm(const RmsNormArgs& args) override;
