@@ -1,0 +1,223 @@
+// The experts of a step: grouped on the device, then three products of every used expert.
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/experts/expert_kernels.h"
+#include "backend/cuda/experts/experts.h"
+#include "backend/cuda/linear/narrow_kernels.h"
+#include "backend/cuda/linear/placed_weight.h"
+#include "backend/cuda/linear/product.h"
+
+namespace vernier::cuda {
+namespace {
+
+/// Tokens taken at a time: bounds the working memory.
+constexpr std::int64_t kTokensPerChunk = 4096;
+
+/// The matrices of all experts: gate, up, down, [experts] each.
+struct BankView {
+  const MatrixRef* device = nullptr;
+  std::int64_t experts = 0;
+  Packing gate_up = Packing::kNone;  ///< kNone also where not all are packed alike
+  Packing down = Packing::kNone;
+  [[nodiscard]] const MatrixRef* matrix(int which) const { return device + which * experts; }
+};
+
+/// A bank's table as it was copied to the device.
+struct DeviceBank {
+  std::vector<MatrixRef> table;
+  Buffer memory;
+};
+
+Result<std::vector<MatrixRef>> bank_table(const ExpertWeights& experts) {
+  const std::vector<Weight>* const weights[] = {&experts.gate, &experts.up, &experts.down};
+  const std::vector<std::span<const float>>* const biases[] = {&experts.gate_bias, &experts.up_bias,
+                                                               &experts.down_bias};
+  std::vector<MatrixRef> table;
+  table.reserve(3 * experts.gate.size());
+  for (std::size_t which = 0; which < 3; ++which) {
+    for (std::size_t e = 0; e < weights[which]->size(); ++e) {
+      MatrixRef& matrix = table.emplace_back();
+      VN_ASSIGN(matrix.weight, weight_ref((*weights[which])[e]));
+      if (!biases[which]->empty() && !(*biases[which])[e].empty()) matrix.bias = (*biases[which])[e].data();
+    }
+  }
+  return table;
+}
+
+/// The packing of all matrices in [begin, end), or kNone.
+Packing common_packing(std::span<const MatrixRef> matrices) {
+  const Packing packing = matrices.front().weight.packing;
+  const auto same = [packing](const MatrixRef& matrix) { return matrix.weight.packing == packing; };
+  return std::ranges::all_of(matrices, same) ? packing : Packing::kNone;
+}
+
+/// The bank's table on the device. Placed banks are copied once; of experts that move it changes from step to step.
+Result<BankView> device_bank(const CudaContext& context, const ExpertWeights& experts) {
+  VN_ASSIGN(std::vector<MatrixRef> table, bank_table(experts));
+  const std::span<const MatrixRef> all(table);
+  const std::size_t count = experts.gate.size();
+  BankView view;
+  view.experts = static_cast<std::int64_t>(count);
+  view.gate_up = common_packing(all.first(2 * count));
+  view.down = common_packing(all.last(count));
+  const PlacedWeight* const first = placed(experts.gate[0]);
+  if (first == nullptr) {
+    VN_ASSIGN(view.device, context.upload(all));
+    return view;
+  }
+  const auto* const known = static_cast<const DeviceBank*>(first->bank.get());
+  if (known != nullptr && known->table == table) {
+    view.device = static_cast<const MatrixRef*>(known->memory.data());
+    return view;
+  }
+  auto bank = std::make_shared<DeviceBank>();
+  const std::size_t size = table.size() * sizeof(MatrixRef);
+  VN_ASSIGN(bank->memory, allocate_device(size, "a table of experts"));
+  VN_CUDA(cudaMemcpyAsync(bank->memory.data(), table.data(), size, cudaMemcpyHostToDevice, context.stream));
+  VN_CUDA(cudaStreamSynchronize(context.stream));  // a table that this one replaces may be in use
+  bank->table = std::move(table);
+  view.device = static_cast<const MatrixRef*>(bank->memory.data());
+  first->bank = std::move(bank);
+  return view;
+}
+
+/// One expert_mlp of at most kTokensPerChunk tokens on its way.
+struct ExpertStep {
+  CudaContext& context;
+  const ExpertMlpArgs& args;
+  const BankView& bank;
+  std::int64_t uses;
+  std::int64_t dim;
+  std::int64_t ff;
+  float* results = nullptr;  ///< [uses, dim]
+
+  template <class T>
+  Result<T*> scratch(ScratchSlot slot, std::int64_t count) const {
+    VN_ASSIGN(void* const memory, context.scratch.get(slot, static_cast<std::size_t>(count) * sizeof(T)));
+    return static_cast<T*>(memory);
+  }
+
+  /// What all products of the step share.
+  Result<ExpertBatch> make_batch() const {
+    ExpertBatch batch;
+    batch.top_k = args.top_k;
+    batch.experts = static_cast<int>(bank.experts);
+    batch.most_tokens = static_cast<int>(args.x.rows);
+    batch.x = {.data = args.x.data, .stride = args.x.stride};
+    batch.x.terms = context.precision == Precision::kF32 ? 3 : 1;
+    if (args.x.rows == 1) {  // its experts differ: nothing to group
+      batch.groups.expert = args.ids;
+      batch.most_groups = args.top_k;
+      return batch;
+    }
+    VN_ASSIGN(std::int32_t* const table,
+              scratch<std::int32_t>(ScratchSlot::kExpertGroups, group_table_size(uses, bank.experts)));
+    VN_CUDA(group_uses(args.ids, uses, bank.experts, table, context.stream));
+    batch.groups = group_table(table, uses, bank.experts);
+    batch.most_groups = static_cast<int>(std::min(uses, bank.experts));
+    return batch;
+  }
+
+  void set_gate_up(ExpertBatch& batch) const {
+    batch.rows = static_cast<int>(ff);
+    batch.cols = static_cast<int>(dim);
+    batch.num_matrices = 2;
+    batch.matrix[0] = bank.matrix(0);
+    batch.matrix[1] = bank.matrix(1);
+    batch.y_stride = ff;
+  }
+  void set_down(ExpertBatch& batch) const {
+    batch.rows = static_cast<int>(dim);
+    batch.cols = static_cast<int>(ff);
+    batch.num_matrices = 1;
+    batch.matrix[0] = bank.matrix(2);
+    batch.x_by_place = true;
+    batch.y[0] = results;
+    batch.y_stride = dim;
+    batch.y_by_use = true;
+  }
+
+  /// Any weights: gate and up, the activation, down.
+  Status multiply_any(ExpertBatch batch) const {
+    VN_ASSIGN(float* const gate, scratch<float>(ScratchSlot::kExpertHidden, 2 * uses * ff));
+    set_gate_up(batch);
+    batch.y[0] = gate;
+    batch.y[1] = gate + uses * ff;
+    VN_CUDA(tile_experts(batch, context.stream));
+    VN_CUDA(activate_experts(args.activation, gate, gate + uses * ff, uses * ff, context.stream));
+    batch.x.data = gate;
+    batch.x.stride = ff;
+    set_down(batch);
+    VN_CUDA(tile_experts(batch, context.stream));
+    return {};
+  }
+
+  /// Packed weights: gate, up and the activation in one launch.
+  Status multiply_packed(ExpertBatch batch) const {
+    const auto padded = [](std::int64_t cols) { return (cols + kUnitCols - 1) / kUnitCols * kUnitCols; };
+    const std::int64_t rows = uses * batch.x.terms;
+    VN_ASSIGN(std::uint16_t* const hidden, scratch<std::uint16_t>(ScratchSlot::kExpertHidden, rows * padded(ff)));
+    if (padded(ff) != ff) {
+      VN_CUDA(cudaMemsetAsync(hidden, 0, static_cast<std::size_t>(rows * padded(ff)) * 2, context.stream));
+    }
+    if (args.x.rows > 1) {
+      VN_ASSIGN(std::uint16_t* const rounded,
+                scratch<std::uint16_t>(ScratchSlot::kExpertInput, args.x.rows * batch.x.terms * padded(dim)));
+      VN_CUDA(round_input(batch.x, args.x.rows, dim, rounded, padded(dim), context.stream));
+      batch.x.rounded = rounded;
+      batch.x.rounded_stride = padded(dim);
+    }
+    set_gate_up(batch);
+    batch.num_matrices = 1;  // a block takes both
+    const GatedOutput gated = {.spec = args.activation, .hidden = hidden, .stride = padded(ff)};
+    VN_CUDA(narrow_kernels(bank.gate_up).gate_up(batch, gated, context.stream));
+    batch.x.rounded = hidden;
+    batch.x.rounded_stride = padded(ff);
+    set_down(batch);
+    VN_CUDA(narrow_kernels(bank.down).experts(batch, context.stream));
+    return {};
+  }
+};
+
+Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const BankView& bank) {
+  const std::int64_t dim = args.x.cols;
+  ExpertStep step = {context, args, bank, args.x.rows * args.top_k, dim, args.experts->gate[0].rows};
+  VN_ASSIGN(step.results, step.scratch<float>(ScratchSlot::kExpertOutput, step.uses * dim));
+  VN_ASSIGN(const ExpertBatch batch, step.make_batch());
+  const bool is_packed = bank.gate_up != Packing::kNone && bank.down != Packing::kNone;
+  VN_TRY(is_packed ? step.multiply_packed(batch) : step.multiply_any(batch));
+  VN_CUDA(combine_experts({.results = step.results,
+                           .ids = args.ids,
+                           .weights = args.weights,
+                           .y = args.y.data,
+                           .y_stride = args.y.stride,
+                           .tokens = args.x.rows,
+                           .cols = static_cast<std::int32_t>(dim),
+                           .top_k = args.top_k,
+                           .experts = static_cast<std::int32_t>(bank.experts)},
+                          context.stream));
+  return {};
+}
+
+}  // namespace
+
+Status expert_mlp(CudaContext& context, const ExpertMlpArgs& args) {
+  if (args.x.rows == 0) return {};
+  VN_ASSIGN(const BankView bank, device_bank(context, *args.experts));
+  for (std::int64_t first = 0; first < args.x.rows; first += kTokensPerChunk) {
+    ExpertMlpArgs chunk = args;
+    const std::int64_t count = std::min(kTokensPerChunk, args.x.rows - first);
+    chunk.x = args.x.slice_rows(first, count);
+    chunk.y = args.y.slice_rows(first, count);
+    chunk.ids = args.ids + first * args.top_k;
+    chunk.weights = args.weights + first * args.top_k;
+    VN_TRY(expert_mlp_chunk(context, chunk, bank));
+  }
+  return {};
+}
+
+}  // namespace vernier::cuda

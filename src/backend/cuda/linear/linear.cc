@@ -1,0 +1,95 @@
+// Cuts a linear into launches.
+#include "backend/cuda/linear/linear.h"
+
+#include <algorithm>
+
+#include "backend/cuda/linear/embed.h"
+#include "backend/cuda/linear/narrow_kernels.h"
+#include "backend/cuda/linear/placed_weight.h"
+#include "backend/cuda/linear/product.h"
+
+namespace vernier::cuda {
+namespace {
+
+void add_output(const LinearOutput& output, const WeightRef& weight, LinearBatch& batch) {
+  const int i = batch.count++;
+  batch.matrix[i] = {weight, output.bias.empty() ? nullptr : output.bias.data()};
+  batch.y[i] = output.y.data;
+  batch.y_stride[i] = output.y.stride;
+  batch.accumulate[i] = output.accumulate;
+}
+
+/// Input that doesn't fit into the shared memory of several blocks at once is rounded beforehand.
+constexpr std::int64_t kMostStagedBytes = 40 << 10;
+
+Status round_if_large(CudaContext& context, LinearBatch& batch) {
+  const std::int64_t units = batch.matrix[0].weight.units;
+  const std::int64_t stride = units * kUnitCols;
+  const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
+  if (rows * stride * 2 <= kMostStagedBytes) return {};
+  VN_ASSIGN(void* const memory,
+            context.scratch.get(ScratchSlot::kLinearInput, static_cast<std::size_t>(rows * stride * 2)));
+  auto* const rounded = static_cast<std::uint16_t*>(memory);
+  VN_CUDA(round_input(batch.x, batch.tokens, batch.matrix[0].weight.cols, rounded, stride, context.stream));
+  batch.x.rounded = rounded;
+  batch.x.rounded_stride = stride;
+  return {};
+}
+
+/// One launch for outputs whose weights are packed alike.
+Status launch(CudaContext& context, LinearBatch& batch) {
+  const Packing packing = batch.matrix[0].weight.packing;
+  if (packing == Packing::kNone) {
+    VN_CUDA(tile_linear(batch, context.stream));
+    return {};
+  }
+  VN_TRY(round_if_large(context, batch));
+  VN_CUDA(narrow_kernels(packing).linear(batch, context.stream));
+  return {};
+}
+
+Status linear_chunk(CudaContext& context, const LinearArgs& args, std::int64_t first, std::int64_t tokens) {
+  LinearBatch batch;
+  batch.x.terms = context.precision == Precision::kF32 ? 3 : 1;
+  batch.x.data = args.x.row(first);
+  batch.x.stride = args.x.stride;
+  batch.tokens = static_cast<int>(tokens);
+  for (const LinearOutput& whole : args.outputs) {
+    LinearOutput output = whole;
+    output.y = whole.y.slice_rows(first, tokens);
+    VN_ASSIGN(const WeightRef weight, weight_ref(*output.weight));
+    const bool differs = batch.count > 0 && batch.matrix[0].weight.packing != weight.packing;
+    if (differs || batch.count == LinearBatch::kMost) {
+      VN_TRY(launch(context, batch));
+      batch.count = 0;
+    }
+    add_output(output, weight, batch);
+  }
+  return batch.count > 0 ? launch(context, batch) : Status();
+}
+
+}  // namespace
+
+Status linear(CudaContext& context, const LinearArgs& args) {
+  // So many rows of x that grids and indices stay within 32 bits.
+  constexpr std::int64_t kMostTokens = 65535;
+  for (std::int64_t first = 0; first < args.x.rows; first += kMostTokens) {
+    VN_TRY(linear_chunk(context, args, first, std::min(kMostTokens, args.x.rows - first)));
+  }
+  return {};
+}
+
+Status embed(CudaContext& context, const EmbedArgs& args) {
+  if (args.tokens.empty()) return {};
+  VN_ASSIGN(const std::int32_t* const tokens, context.upload(args.tokens));
+  const EmbedTarget target = {.tokens = tokens,
+                              .count = static_cast<std::int64_t>(args.tokens.size()),
+                              .multiplier = args.multiplier,
+                              .x = args.x.data,
+                              .stride = args.x.stride};
+  VN_ASSIGN(const WeightRef table, weight_ref(*args.table));
+  VN_CUDA(embed_rows(table, target, context.stream));
+  return {};
+}
+
+}  // namespace vernier::cuda

@@ -1,0 +1,6 @@
+#include "backend/cuda/linear/narrow_kernels.h"
+#include "backend/cuda/linear/narrow_launch.cuh"
+
+namespace vernier::cuda {
+const NarrowKernels kNarrowBF16 = kNarrowKernels<Packing::kBF16>;
+}  // namespace vernier::cuda

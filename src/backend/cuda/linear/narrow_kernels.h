@@ -1,0 +1,31 @@
+// The launches of narrow products, one set a packing; each set is compiled in a file of its own.
+#pragma once
+
+#include "backend/cuda/linear/product.h"
+
+namespace vernier::cuda {
+
+struct NarrowKernels {
+  cudaError_t (*linear)(const LinearBatch&, cudaStream_t);
+  cudaError_t (*gate_up)(const ExpertBatch&, const GatedOutput&, cudaStream_t);
+  cudaError_t (*experts)(const ExpertBatch&, cudaStream_t);
+};
+
+extern const NarrowKernels kNarrowE2M1ByE4M3;
+extern const NarrowKernels kNarrowE2M1ByE8M0;
+extern const NarrowKernels kNarrowE4M3;
+extern const NarrowKernels kNarrowE4M3ByGrid;
+extern const NarrowKernels kNarrowBF16;
+
+/// Of a packing other than kNone.
+[[nodiscard]] inline const NarrowKernels& narrow_kernels(Packing packing) {
+  switch (packing) {
+    case Packing::kE2M1ByE4M3: return kNarrowE2M1ByE4M3;
+    case Packing::kE2M1ByE8M0: return kNarrowE2M1ByE8M0;
+    case Packing::kE4M3: return kNarrowE4M3;
+    case Packing::kE4M3ByGrid: return kNarrowE4M3ByGrid;
+    default: return kNarrowBF16;
+  }
+}
+
+}  // namespace vernier::cuda

@@ -1,0 +1,250 @@
+// Weights on their way to the GPU.
+#include "backend/cuda/linear/placed_weight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/fragment/pack_source.h"
+#include "backend/cuda/fragment/weight_kind.h"
+#include "backend/cuda/linear/linear.h"
+#include "backend/cuda/linear/pack.h"
+#include "format/format_list.h"
+#include "format/grid_scale.h"
+
+namespace vernier::cuda {
+namespace {
+
+/// Rows of bytes in host memory, `stride` apart.
+struct HostRows {
+  const std::byte* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t stride = 0;
+  [[nodiscard]] std::int64_t size() const { return rows * row_bytes; }
+};
+
+/// Copies rows so that they lie one behind the other.
+Status upload_rows(const CudaContext& context, std::byte* device, const HostRows& host) {
+  const std::byte* from = host.data;
+  std::vector<std::byte> gathered;
+  if (host.stride != host.row_bytes) {
+    gathered.resize(static_cast<std::size_t>(host.size()));
+    for (std::int64_t r = 0; r < host.rows; ++r) {
+      std::memcpy(gathered.data() + r * host.row_bytes, host.data + r * host.stride,
+                  static_cast<std::size_t>(host.row_bytes));
+    }
+    from = gathered.data();
+  }
+  // From pageable memory this returns once the bytes have left it.
+  VN_CUDA(cudaMemcpyAsync(device, from, static_cast<std::size_t>(host.size()), cudaMemcpyHostToDevice, context.stream));
+  return {};
+}
+
+HostRows code_rows(const Weight& host) {
+  const std::int64_t row_bytes = format_info(host.format).row_bytes(host.layout, host.cols).value_or(0);
+  return {host.codes, host.rows, row_bytes, host.row_stride};
+}
+
+/// The rows of the scale grid that the weight touches.
+HostRows scale_rows(const Weight& host) {
+  if (host.layout != WeightLayout::kSeparate) return {};
+  const std::int64_t first = host.first_row / host.scale_block_rows;
+  const std::int64_t last = (host.first_row + host.rows - 1) / host.scale_block_rows;
+  const std::int64_t row_bytes = scales_per_row(host) * (dtype_bits(host.scale_dtype) / 8);
+  return {host.scales + first * host.scale_stride, last - first + 1, row_bytes, host.scale_stride};
+}
+
+/// All but the pointers.
+WeightRef describe(const Weight& host) {
+  WeightRef ref;
+  ref.row_stride = code_rows(host).row_bytes;
+  ref.scale_stride = scale_rows(host).row_bytes;
+  ref.first_row = host.first_row % host.scale_block_rows;
+  ref.rows = static_cast<std::int32_t>(host.rows);
+  ref.cols = static_cast<std::int32_t>(host.cols);
+  ref.scale_block_rows = host.scale_block_rows;
+  ref.scale_block_cols = host.scale_block_cols;
+  ref.scale_dtype = host.scale_dtype;
+  ref.kind = weight_kind(host.format, host.layout);
+  ref.divides = host.outer.divides;
+  if (!host.outer.empty()) ref.factor = host.outer.values[0];
+  visit_format(host.format, [&]<class F>(std::type_identity<F>) {
+    ref.unit_values = unit_values<F>(host.layout);
+    ref.terms = bf16_terms<F>();
+    ref.has_grid = format_info(host.format).has_grid && host.layout == WeightLayout::kSeparate;
+  });
+  return ref;
+}
+
+std::int64_t aligned(std::int64_t size) { return (size + 255) / 256 * 256; }
+
+/// A weight's parts on their way into device memory.
+struct Upload {
+  HostRows codes;
+  HostRows scales;
+  HostRows factors;
+  [[nodiscard]] std::int64_t size() const { return aligned(codes.size()) + aligned(scales.size()); }
+};
+
+/// Both parts as published, from `at` on; returns the reference with its pointers.
+Result<WeightRef> upload_as_published(const CudaContext& context, const Upload& upload, WeightRef ref, std::byte* at) {
+  ref.codes = at;
+  VN_TRY(upload_rows(context, at, upload.codes));
+  if (upload.scales.rows > 0) {
+    ref.scales = at + aligned(upload.codes.size());
+    VN_TRY(upload_rows(context, at + aligned(upload.codes.size()), upload.scales));
+  }
+  return ref;
+}
+
+/// How the weight may be packed; whether its numbers fit is known afterwards.
+Packing packing_of(const Weight& host) {
+  const Packing packing = visit_format(host.format, []<class F>(std::type_identity<F>) { return packing_for<F>(); });
+  const bool odd_grid = packing == Packing::kE4M3ByGrid && host.scale_block_cols != kGridCols;
+  return odd_grid ? Packing::kNone : packing;
+}
+
+/// Grid scales, [rows, cols] as they were but in fp32.
+std::vector<float> grid_of(const Weight& host, const HostRows& scales) {
+  std::vector<float> grid;
+  for (std::int64_t g = 0; g < scales.rows; ++g) {
+    for (std::int64_t i = 0; i < scales_per_row(host); ++i) {
+      grid.push_back(load_grid_scale(host.scale_dtype, scales.data + g * scales.stride, i));
+    }
+  }
+  return grid;
+}
+
+/// Sets what kernels multiply packed weights' scales and sums with. False where a scale is out of bf16's range with it.
+bool set_scaling(const PackReport& report, WeightRef& ref) {
+  if (report.unfit != 0) return false;
+  constexpr std::uint32_t kBothHalves = 0x10001;
+  if (ref.packing == Packing::kE2M1ByE4M3) {
+    ref.scale_bias = kScaleBias * kBothHalves;
+    ref.rescale = 0x1p8F;
+  } else if (ref.packing == Packing::kE2M1ByE8M0) {
+    // Scale 2^(code - 127) becomes 2^(code - 1 - offset): the largest must stay finite, and the smallest code times
+    // 2^-126 times it a normal number.
+    const int offset = std::max(16, report.largest + 126 - 254);
+    if (report.largest > 254 || report.smallest < 2 + offset) return false;
+    ref.scale_bias = static_cast<std::uint32_t>(126 - offset) * 128U * kBothHalves;
+    ref.rescale = std::ldexp(1.0F, offset);
+  }
+  return true;
+}
+
+/// Uploads and packs. Null where the numbers don't allow it.
+Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const Weight& host, const Upload& upload) {
+  const PackedShape shape = packed_shape(packing_of(host), host.rows, host.cols);
+  const bool has_grid = shape.packing == Packing::kE4M3ByGrid;
+  const std::vector<float> grid = has_grid ? grid_of(host, upload.scales) : std::vector<float>();
+  const std::int64_t scale_bytes = has_grid ? static_cast<std::int64_t>(grid.size()) * 4 : shape.scale_bytes();
+  auto placed = std::make_shared<PlacedWeight>();
+  VN_ASSIGN(placed->bytes,
+            allocate_weight_bytes(context, static_cast<std::size_t>(aligned(shape.code_bytes()) + aligned(scale_bytes) +
+                                                                    upload.factors.size())));
+  // The published bytes are needed only until they are packed.
+  constexpr std::int64_t kReportBytes = 256;
+  VN_ASSIGN(const Buffer published,
+            allocate_device(static_cast<std::size_t>(upload.size() + kReportBytes), "a weight to be packed"));
+  auto* const memory = static_cast<std::byte*>(published.data());
+  PackReport report;
+  VN_TRY(
+      upload_rows(context, memory, {reinterpret_cast<const std::byte*>(&report), 1, sizeof(report), sizeof(report)}));
+  PackJob job;
+  job.format = host.format;
+  job.layout = host.layout;
+  job.shape = shape;
+  VN_ASSIGN(job.from, upload_as_published(context, upload, describe(host), memory + kReportBytes));
+  job.codes = placed->bytes.data;
+  job.scales = placed->bytes.data + aligned(shape.code_bytes());
+  job.report = reinterpret_cast<PackReport*>(memory);
+  if (has_grid) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(grid.data());
+    VN_TRY(upload_rows(context, job.scales, {bytes, 1, scale_bytes, scale_bytes}));
+  }
+  VN_CUDA(pack_weight(job, context.stream));
+  VN_CUDA(cudaMemcpyAsync(&report, job.report, sizeof(report), cudaMemcpyDeviceToHost, context.stream));
+  VN_CUDA(cudaStreamSynchronize(context.stream));
+
+  WeightRef& ref = placed->ref;
+  ref = describe(host);
+  ref.packing = shape.packing;
+  ref.units = static_cast<std::int32_t>(shape.units);
+  ref.codes = job.codes;
+  ref.scales = job.scales;
+  if (has_grid) {
+    ref.scale_dtype = DType::kF32;
+    ref.scale_stride = scales_per_row(host) * 4;
+  }
+  if (!set_scaling(report, ref)) return nullptr;
+  placed->row_factors_at = aligned(shape.code_bytes()) + aligned(scale_bytes);
+  return placed;
+}
+
+Result<std::shared_ptr<PlacedWeight>> place_as_published(const CudaContext& context, const Weight& host,
+                                                         const Upload& upload) {
+  auto placed = std::make_shared<PlacedWeight>();
+  const std::int64_t size = upload.size() + upload.factors.size();
+  VN_ASSIGN(placed->bytes, allocate_weight_bytes(context, static_cast<std::size_t>(size)));
+  VN_ASSIGN(placed->ref, upload_as_published(context, upload, describe(host), placed->bytes.data));
+  placed->row_factors_at = upload.size();
+  return placed;
+}
+
+}  // namespace
+
+Result<Weight> place_weight(CudaContext& context, const Weight& host) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (host.rows <= 0 || host.cols <= 0 || host.rows > kMost || host.cols > kMost) {
+    return fail(ErrorCode::kUnsupported, "a weight of {} x {} is too large for the GPU's kernels", host.rows,
+                host.cols);
+  }
+  Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = {}};
+  if (upload.codes.row_bytes == 0) return fail(ErrorCode::kInternal, "place: the format has no such layout");
+  if (host.outer.per_row()) {
+    upload.factors = {reinterpret_cast<const std::byte*>(host.outer.values.data()), 1, host.rows * 4, host.rows * 4};
+  }
+  std::shared_ptr<PlacedWeight> placed;
+  if (packing_of(host) != Packing::kNone) {
+    VN_ASSIGN(placed, place_packed(context, host, upload));
+  }
+  if (placed == nullptr) {
+    VN_ASSIGN(placed, place_as_published(context, host, upload));
+  }
+  if (upload.factors.rows > 0) {
+    VN_TRY(upload_rows(context, placed->bytes.data + placed->row_factors_at, upload.factors));
+  } else {
+    placed->row_factors_at = -1;
+  }
+  Weight result = host;
+  result.codes = placed->ref.codes;
+  result.row_stride = placed->ref.row_stride;
+  result.scales = placed->ref.scales;
+  result.scale_stride = placed->ref.scale_stride;
+  result.first_row = placed->ref.first_row;
+  result.owner = std::move(placed);
+  return result;
+}
+
+Result<WeightRef> weight_ref(const Weight& weight) {
+  const PlacedWeight* const behind = placed(weight);
+  if (behind == nullptr && weight.outer.per_row()) {
+    return fail(ErrorCode::kUnsupported, "a weight with factors of its rows has not been placed on the GPU");
+  }
+  WeightRef ref = behind != nullptr ? behind->ref : describe(weight);
+  ref.codes = weight.codes;
+  ref.scales = weight.scales;
+  if (behind != nullptr && behind->row_factors_at >= 0) {
+    ref.row_factors = reinterpret_cast<const float*>(weight.codes + behind->row_factors_at);
+  }
+  return ref;
+}
+
+Status check_format(FormatId) { return {}; }
+
+}  // namespace vernier::cuda

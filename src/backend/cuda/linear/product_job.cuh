@@ -1,0 +1,90 @@
+// One product of some rows of a weight with some rows of an input, as the blocks of every product kernel see it.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/fragment/decode_unit.cuh"
+#include "backend/cuda/fragment/weight_ref.h"
+#include "backend/cuda/linear/product.h"
+
+namespace vernier::cuda {
+
+struct ProductJob {
+  const MatrixRef* matrix = nullptr;
+  const MatrixRef* second = nullptr;  ///< the matrix of `up` where the job is gated
+  InputView x;                        ///< row i of the job: x_rows ? x_rows[i] / x_divisor : first_x_row + i
+  const std::int32_t* x_rows = nullptr;
+  int x_divisor = 1;
+  int first_x_row = 0;
+  float* y = nullptr;  ///< row i of the job: y_rows ? y_rows[i] : first_y_row + i
+  const std::int32_t* y_rows = nullptr;
+  int first_y_row = 0;
+  std::int64_t y_stride = 0;
+  int tile = 0;  ///< which row tile of the weight
+  int first_token = 0;
+  int end_token = 0;  ///< first_token: nothing to do
+  bool accumulate = false;
+
+  __device__ std::int64_t x_row(int i) const { return x_rows != nullptr ? x_rows[i] / x_divisor : first_x_row + i; }
+  __device__ std::int64_t y_row(int i) const { return y_rows != nullptr ? y_rows[i] : first_y_row + i; }
+};
+
+/// The new value of y from a finished sum: the order and rounding that every kernel here shares.
+__device__ __forceinline__ float finish_product(const MatrixRef& matrix, int row, float sum, const float* add_to) {
+  float value = apply_outer(matrix.weight, row, sum);
+  if (matrix.bias != nullptr) value = __fadd_rn(value, matrix.bias[row]);
+  return add_to != nullptr ? __fadd_rn(*add_to, value) : value;
+}
+
+/// The block's part of a linear: blockIdx.x counts row tiles of all outputs, blockIdx.y tiles of tokens.
+__device__ inline ProductJob linear_job(const LinearBatch& batch, int rows_a_tile, int tokens_a_tile) {
+  int output = 0;
+  int tile = static_cast<int>(blockIdx.x);
+  while (true) {
+    const int tiles = (batch.matrix[output].weight.rows + rows_a_tile - 1) / rows_a_tile;
+    if (tile < tiles) break;
+    tile -= tiles;
+    ++output;
+  }
+  ProductJob job;
+  job.matrix = &batch.matrix[output];
+  job.x = batch.x;
+  job.y = batch.y[output];
+  job.y_stride = batch.y_stride[output];
+  job.accumulate = batch.accumulate[output];
+  job.tile = tile;
+  job.first_token = static_cast<int>(blockIdx.y) * tokens_a_tile;
+  job.end_token = min(job.first_token + tokens_a_tile, batch.tokens);
+  return job;
+}
+
+/// The block's part of the experts: blockIdx.x counts row tiles of the matrices, blockIdx.y groups. A job without
+/// tokens where there are fewer groups.
+__device__ inline ProductJob expert_job(const ExpertBatch& batch, int rows_a_tile) {
+  ProductJob job;
+  const int group = static_cast<int>(blockIdx.y);
+  const ExpertGroups& groups = batch.groups;
+  const bool direct = groups.count == nullptr;
+  if (!direct && group >= *groups.count) return job;
+  const int expert = groups.expert[group];
+  if (expert < 0 || expert >= batch.experts) return job;
+  const int tiles = (batch.rows + rows_a_tile - 1) / rows_a_tile;
+  const int which = static_cast<int>(blockIdx.x) / tiles;
+  const int first = direct ? group : groups.first[group];
+  const std::int32_t* uses = direct ? nullptr : groups.uses + first;
+  job.matrix = batch.matrix[which] + expert;
+  job.second = batch.matrix[1] + expert;
+  job.x = batch.x;
+  job.x_rows = batch.x_by_place ? nullptr : uses;
+  job.x_divisor = batch.top_k;
+  job.first_x_row = batch.x_by_place ? first : group / batch.top_k;
+  job.y = batch.y[which];
+  job.y_rows = batch.y_by_use ? uses : nullptr;
+  job.first_y_row = first;
+  job.y_stride = batch.y_stride;
+  job.tile = static_cast<int>(blockIdx.x) % tiles;
+  job.end_token = direct ? 1 : groups.first[group + 1] - first;
+  return job;
+}
+
+}  // namespace vernier::cuda

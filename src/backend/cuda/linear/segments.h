@@ -1,0 +1,18 @@
+// The cut of a weight's columns into partial sums. Every kernel for packed weights sums within a segment in the order
+// of columns, and the segments in their order: results then agree to the bit.
+#pragma once
+
+#include "backend/cuda/fragment/packing.h"
+
+namespace vernier::cuda {
+
+constexpr int kSegments = 8;
+
+/// First unit of a segment (of segment kSegments: the end) of a row of `units` units. Whole chunks, evenly.
+VN_HOST_DEVICE constexpr int segment_begin(int units, int segment) {
+  const int chunks = (units + kChunkUnits - 1) / kChunkUnits;
+  const int begin = chunks * segment / kSegments * kChunkUnits;
+  return begin < units ? begin : units;
+}
+
+}  // namespace vernier::cuda
