@@ -320,7 +320,7 @@ class Backend {
   /// Size of a weight's record, a multiple of kRecordAlignment.
   [[nodiscard]] virtual std::uint64_t record_bytes(const Weight& host) const;
   /// Writes a weight's record and returns the weight as it lies there; see moved_weight().
-  [[nodiscard]] virtual Result<Weight> pack(const Weight& host, std::byte* record) const;
+  [[nodiscard]] virtual Result<Weight> pack(const Weight& host, std::byte* record);
   /// A lane of copies into this backend's memory; must not outlive the backend.
   [[nodiscard]] virtual Result<std::unique_ptr<CopyLane>> create_copy_lane();
 

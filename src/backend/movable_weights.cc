@@ -33,7 +33,7 @@ Result<Buffer> Backend::allocate_host(std::size_t size_bytes) {
 
 std::uint64_t Backend::record_bytes(const Weight& host) const { return stored_bytes(host); }
 
-Result<Weight> Backend::pack(const Weight& host, std::byte* record) const { return pack_as_stored(host, record); }
+Result<Weight> Backend::pack(const Weight& host, std::byte* record) { return pack_as_stored(host, record); }
 
 Result<std::unique_ptr<CopyLane>> Backend::create_copy_lane() { return std::make_unique<PlainCopyLane>(*this); }
 

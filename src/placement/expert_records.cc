@@ -53,7 +53,7 @@ Status ExpertRecords::add(std::int32_t layer, const ExpertWeights& bank) {
   return {};
 }
 
-Result<ExpertRecords::Expert> ExpertRecords::pack(const ExpertWeights& bank, std::size_t e, std::byte* to) const {
+Result<ExpertRecords::Expert> ExpertRecords::pack(const ExpertWeights& bank, std::size_t e, std::byte* to) {
   Expert expert;
   expert.record.data = to;
   const auto weight = [&](const Weight& host) -> Result<Weight> {

@@ -41,7 +41,7 @@ class ExpertRecords {
     std::vector<Expert> experts;
   };
 
-  [[nodiscard]] Result<Expert> pack(const ExpertWeights& bank, std::size_t expert, std::byte* to) const;
+  [[nodiscard]] Result<Expert> pack(const ExpertWeights& bank, std::size_t expert, std::byte* to);
 
   Backend& device_;
   std::vector<Bank> banks_;  ///< [layers]; layers without experts are empty

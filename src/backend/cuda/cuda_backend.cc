@@ -113,6 +113,13 @@ Result<Buffer> CudaBackend::allocate_host(std::size_t size_bytes) {
   return Backend::allocate_host(size_bytes);
 }
 
+std::uint64_t CudaBackend::record_bytes(const Weight& host) const { return cuda::record_bytes(host); }
+
+Result<Weight> CudaBackend::pack(const Weight& host, std::byte* record) {
+  VN_TRY(enter());
+  return pack_record(context_, host, record);
+}
+
 Result<std::unique_ptr<CopyLane>> CudaBackend::create_copy_lane() {
   VN_TRY(enter());
   return StreamCopyLane::create(context_.device, context_.stream);

@@ -28,6 +28,8 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status synchronize() override;
   /// Page-locked where the system grants it, else ordinary memory, with which copies are slower and run beside nothing.
   [[nodiscard]] Result<Buffer> allocate_host(std::size_t size_bytes) override;
+  [[nodiscard]] std::uint64_t record_bytes(const Weight& host) const override;
+  [[nodiscard]] Result<Weight> pack(const Weight& host, std::byte* record) override;
   [[nodiscard]] Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;

@@ -28,6 +28,7 @@ enum class ScratchSlot : std::uint8_t {
   kExpertHidden,
   kExpertOutput,
   kExpertSpare,
+  kPublishedWeight,  ///< a weight on its way into its packed form
   kCount,
 };
 

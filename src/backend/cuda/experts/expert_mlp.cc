@@ -65,7 +65,7 @@ Result<BankView> device_bank(const CudaContext& context, const ExpertWeights& ex
   view.gate_up = common_packing(all.first(2 * count));
   view.down = common_packing(all.last(count));
   const PlacedWeight* const first = placed(experts.gate[0]);
-  if (first == nullptr) {
+  if (first == nullptr || first->bytes.memory == nullptr) {
     VN_ASSIGN(view.device, context.upload(all));
     return view;
   }

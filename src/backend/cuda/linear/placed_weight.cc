@@ -58,6 +58,12 @@ HostRows scale_rows(const Weight& host) {
   return {host.scales + first * host.scale_stride, last - first + 1, row_bytes, host.scale_stride};
 }
 
+/// Factors of rows lie in host memory one behind the other.
+HostRows factor_rows(const Weight& host) {
+  if (!host.outer.per_row()) return {};
+  return {reinterpret_cast<const std::byte*>(host.outer.values.data()), 1, host.rows * 4, host.rows * 4};
+}
+
 /// All but the pointers.
 WeightRef describe(const Weight& host) {
   WeightRef ref;
@@ -149,9 +155,9 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
                                                                     upload.factors.size())));
   // The published bytes are needed only until they are packed.
   constexpr std::int64_t kReportBytes = 256;
-  VN_ASSIGN(const Buffer published,
-            allocate_device(static_cast<std::size_t>(upload.size() + kReportBytes), "a weight to be packed"));
-  auto* const memory = static_cast<std::byte*>(published.data());
+  VN_ASSIGN(void* const published,
+            context.scratch.get(ScratchSlot::kPublishedWeight, static_cast<std::size_t>(upload.size() + kReportBytes)));
+  auto* const memory = static_cast<std::byte*>(published);
   PackReport report;
   VN_TRY(
       upload_rows(context, memory, {reinterpret_cast<const std::byte*>(&report), 1, sizeof(report), sizeof(report)}));
@@ -183,6 +189,7 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
   }
   if (!set_scaling(report, ref)) return nullptr;
   placed->row_factors_at = aligned(shape.code_bytes()) + aligned(scale_bytes);
+  placed->size_bytes = placed->row_factors_at + upload.factors.size();
   return placed;
 }
 
@@ -193,6 +200,7 @@ Result<std::shared_ptr<PlacedWeight>> place_as_published(const CudaContext& cont
   VN_ASSIGN(placed->bytes, allocate_weight_bytes(context, static_cast<std::size_t>(size)));
   VN_ASSIGN(placed->ref, upload_as_published(context, upload, describe(host), placed->bytes.data));
   placed->row_factors_at = upload.size();
+  placed->size_bytes = size;
   return placed;
 }
 
@@ -204,11 +212,8 @@ Result<Weight> place_weight(CudaContext& context, const Weight& host) {
     return fail(ErrorCode::kUnsupported, "a weight of {} x {} is too large for the GPU's kernels", host.rows,
                 host.cols);
   }
-  Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = {}};
+  const Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
   if (upload.codes.row_bytes == 0) return fail(ErrorCode::kInternal, "place: the format has no such layout");
-  if (host.outer.per_row()) {
-    upload.factors = {reinterpret_cast<const std::byte*>(host.outer.values.data()), 1, host.rows * 4, host.rows * 4};
-  }
   std::shared_ptr<PlacedWeight> placed;
   if (packing_of(host) != Packing::kNone) {
     VN_ASSIGN(placed, place_packed(context, host, upload));
@@ -229,6 +234,34 @@ Result<Weight> place_weight(CudaContext& context, const Weight& host) {
   result.first_row = placed->ref.first_row;
   result.owner = std::move(placed);
   return result;
+}
+
+std::uint64_t record_bytes(const Weight& host) {
+  const Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
+  std::int64_t size = upload.size();
+  if (const Packing packing = packing_of(host); packing != Packing::kNone) {
+    const PackedShape shape = packed_shape(packing, host.rows, host.cols);
+    const std::int64_t grid_bytes = upload.scales.rows * scales_per_row(host) * 4;
+    const std::int64_t scale_bytes = packing == Packing::kE4M3ByGrid ? grid_bytes : shape.scale_bytes();
+    size = std::max(size, aligned(shape.code_bytes()) + aligned(scale_bytes));
+  }
+  return static_cast<std::uint64_t>(size + aligned(upload.factors.size()));
+}
+
+Result<Weight> pack_record(CudaContext& context, const Weight& host, std::byte* record) {
+  VN_ASSIGN(Weight weight, place_weight(context, host));
+  const PlacedWeight* const behind = placed(weight);
+  VN_CUDA(cudaMemcpyAsync(record, weight.codes, static_cast<std::size_t>(behind->size_bytes), cudaMemcpyDeviceToHost,
+                          context.stream));
+  VN_CUDA(cudaStreamSynchronize(context.stream));
+  auto movable = std::make_shared<PlacedWeight>();
+  movable->ref = behind->ref;
+  movable->row_factors_at = behind->row_factors_at;
+  movable->size_bytes = behind->size_bytes;
+  if (weight.scales != nullptr) weight.scales = record + (weight.scales - weight.codes);
+  weight.codes = record;
+  weight.owner = std::move(movable);
+  return weight;
 }
 
 Result<WeightRef> weight_ref(const Weight& weight) {

@@ -13,6 +13,7 @@ namespace vernier::cuda {
 struct PlacedWeight {
   WeightRef ref;                     ///< pointers as they were when the weight was placed
   std::int64_t row_factors_at = -1;  ///< where row factors lie, in bytes from the codes; -1: there are none
+  std::int64_t size_bytes = 0;       ///< of everything, from the codes on
   WeightBytes bytes;                 ///< empty where something else owns the memory (records that move)
   /// The device's table of an expert bank whose first gate this is: made by expert_mlp() at the bank's first use.
   mutable std::shared_ptr<const void> bank;
