@@ -341,6 +341,8 @@ class Backend {
 struct BackendOptions {
   Precision precision = Precision::kBf16;
   std::int32_t num_threads = 0;  ///< 0: all the process may use
+  /// Which of several devices of a kind: the INDEX of "cuda:INDEX". The backend refuses one that isn't there.
+  std::int32_t device_index = 0;
   /// cpu: the instruction set, as "avx2", to use instead of the best one that the machine has.
   std::string_view cpu_isa;
 };
@@ -353,12 +355,14 @@ struct BackendEntry {
   Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
   /// Lines about the hardware (each GPU with its memory, capability and driver), or null.
   std::string (*details)() = nullptr;
+  bool has_index = false;  ///< there may be several: BackendOptions::device_index counts
 };
 
 /// All backends, in the order in which `auto` prefers them (backend_list.cc).
 [[nodiscard]] std::span<const BackendEntry> backend_list();
 
-/// Creates a backend by name; "auto" takes the first that is available. Unknown names list the known ones.
+/// Creates a backend by name; "auto" takes the first that is available. "cuda:1" sets BackendOptions::device_index.
+/// kInvalidArgument: unknown names, which list the known ones, and malformed or unwanted indices.
 [[nodiscard]] Result<std::unique_ptr<Backend>> create_backend(std::string_view name, const BackendOptions& options);
 
 }  // namespace vernier

@@ -47,7 +47,37 @@ TEST(BackendList, UnknownNameListsTheKnown) {
   ASSERT_FALSE(backend);
   EXPECT_EQ(backend.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(backend.error().message, R"(unknown device 'tpu\n')");
-  EXPECT_EQ(backend.error().hint, "known devices: auto, cuda, cpu, reference");
+  EXPECT_EQ(backend.error().hint, "known devices: auto, cuda[:INDEX], cpu, reference");
+}
+
+TEST(BackendList, IndexOfADevice) {
+  for (const BackendEntry& entry : backend_list()) {
+    const std::string name(entry.name);
+    EXPECT_EQ(entry.has_index, name == "cuda");
+    const auto backend = create_backend(name + ":1023", {});
+    if (backend) continue;
+    // Not malformed: either there is no such device, or the kind has no numbers.
+    EXPECT_EQ(backend.error().code, entry.has_index ? ErrorCode::kDevice : ErrorCode::kInvalidArgument);
+    if (!entry.has_index) {
+      EXPECT_EQ(backend.error().message, "device '" + name + "' takes no index, found ':1023'");
+    }
+  }
+}
+
+TEST(BackendList, MalformedIndicesAreRefused) {
+  for (const std::string index :
+       {"", "x", "-1", "+1", " 1", "1 ", "1:2", "0x1", "1.0", "1024", "99999999999999999999", "\n"}) {
+    const auto backend = create_backend("cuda:" + index, {});
+    ASSERT_FALSE(backend) << index;
+    EXPECT_EQ(backend.error().code, ErrorCode::kInvalidArgument) << index;
+    EXPECT_EQ(backend.error().message,
+              "device 'cuda:" + escape(index) + "': expected cuda:INDEX with a number in 0..1023");
+  }
+  for (const std::string name : {"auto:0", ":0", "tpu:0"}) {
+    const auto backend = create_backend(name, {});
+    ASSERT_FALSE(backend) << name;
+    EXPECT_EQ(backend.error().message, "unknown device '" + name + "'");
+  }
 }
 
 TEST(CpuIsa, OneIsAlwaysThere) {

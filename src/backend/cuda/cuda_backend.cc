@@ -206,9 +206,10 @@ BackendEntry cuda_backend_entry() {
           .summary = "NVIDIA GPUs",
           .unavailable = [] { return cuda::why_unavailable(0); },
           .create = [](const BackendOptions& options) -> Result<std::unique_ptr<Backend>> {
-            return cuda::CudaBackend::create(0, options);
+            return cuda::CudaBackend::create(options.device_index, options);
           },
-          .details = [] { return cuda::describe_devices(); }};
+          .details = [] { return cuda::describe_devices(); },
+          .has_index = true};
 }
 
 }  // namespace vernier

@@ -14,7 +14,8 @@ BackendEntry cuda_backend_entry() {
           .unavailable = [] { return std::string(kReason); },
           .create = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
             return fail(ErrorCode::kDevice, "{}", kReason);
-          }};
+          },
+          .has_index = true};
 }
 
 }  // namespace vernier
