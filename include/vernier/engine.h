@@ -23,7 +23,7 @@ namespace vernier {
 /// What to open and how to run it.
 struct EngineOptions {
   std::filesystem::path model;      ///< a .gguf or .safetensors file or a folder; empty: the embedded demo model
-  std::string device = "auto";      ///< auto, cpu, cuda, reference
+  std::string device = "auto";      ///< auto, cpu, cuda, cuda:INDEX, reference
   std::string precision = "bf16";   ///< bf16 or f32: what linears do with their inputs
   std::string kv = "";              ///< bf16, f32 or fp8; empty: bf16, or f32 with precision f32
   std::string experts = "auto";     ///< auto or cpu; with a GPU also fused, offload and hybrid
@@ -51,6 +51,9 @@ struct ModelInfo {
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
   std::uint64_t kv_bytes = 0;
+  std::uint64_t activation_bytes = 0;  ///< activations and logits, those on the host included
+  std::string kv;                      ///< element type of the KV cache: "bf16", "f32" or "fp8"
+  std::int32_t kv_scaled_layers = 0;   ///< layers whose FP8 cache uses scales that the files hold
   double load_seconds = 0.0;
   std::vector<std::string> warnings;
 };

@@ -18,7 +18,7 @@ struct InspectOptions {
   bool lenient = false;         ///< unknown tensors are warnings
   bool fit = false;             ///< add a memory plan for `device`
   std::string device = "auto";
-  std::string kv = "bf16";
+  std::string kv = "bf16";    ///< cache elements: of the memory plan, and whether scales of an FP8 cache are used
   std::int32_t context = 0;   ///< for the memory plan; 0: the model's, at most 8192
   bool list_tensors = false;  ///< fill Inspection::tensors
   bool check_blocks = false;  ///< read all weights and look for invalid codes and scales
@@ -67,6 +67,7 @@ struct Inspection {
   std::uint64_t used_tensors = 0;
   std::map<std::string, std::uint64_t> ignored_tensors;  ///< reason -> count
   std::uint64_t refused_tensors = 0;
+  std::uint64_t used_cache_scales = 0;  ///< of used_tensors: scales of an FP8 KV cache. Ignored ones are "kv-scale"
   std::map<std::string, FormatSummary> formats;
   std::uint64_t weight_bytes = 0;
   std::vector<std::string> warnings;

@@ -82,6 +82,12 @@ bool Ledger::use_vector(std::uint32_t record, StoredAs slice) {
   return true;
 }
 
+bool Ledger::use_cache_scale(std::uint32_t record) {
+  if (!take_slice(record, StoredAs::kWhole)) return false;
+  ++cache_scales_;
+  return true;
+}
+
 void Ledger::ignore(std::uint32_t record, const std::string& reason) {
   const auto known = std::find(reasons_.begin(), reasons_.end(), reason);
   const auto index = static_cast<std::uint16_t>(known - reasons_.begin());
@@ -127,6 +133,7 @@ Accounting Ledger::finish(std::string dialect) {
   }
   result.parameters = parameters_;
   result.weight_bytes = weight_bytes_;
+  result.cache_scales = cache_scales_;
   result.warnings = std::move(warnings_);
   std::stable_sort(problems_.begin(), problems_.end(),
                    [](const Problem& a, const Problem& b) { return a.record < b.record; });

@@ -24,6 +24,8 @@ class Ledger {
   /// noted, when one of its tensors or the same slice of it has been used before.
   bool use(const StoredMatrix& matrix, StoredAs slice);
   bool use_vector(std::uint32_t record, StoredAs slice);
+  /// Books the scale of a KV cache, which counts neither as a weight nor as a parameter.
+  bool use_cache_scale(std::uint32_t record);
   void ignore(std::uint32_t record, const std::string& reason);
   /// Notes a problem with a tensor, which then counts as refused whatever it was before.
   void refuse(std::uint32_t record, Error error);
@@ -61,6 +63,7 @@ class Ledger {
   std::vector<FormatUse> formats_;  // by FormatId
   std::uint64_t parameters_ = 0;
   std::uint64_t weight_bytes_ = 0;
+  std::uint64_t cache_scales_ = 0;
 };
 
 }  // namespace vernier

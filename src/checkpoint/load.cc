@@ -73,6 +73,11 @@ class Loader {
     for (std::uint64_t o = 0; o < plan.outer; ++o) {
       for (std::uint64_t i = 0; i < plan.inner; ++i) values.push_back(stored[o * row + first + i * step] + plan.add);
     }
+    // Not left to check_blocks: a cache without a positive scale yields no numbers at all.
+    if (plan.is_cache_scale && !(values.front() > 0.0F && std::isfinite(values.front()))) {
+      return fail(ErrorCode::kCorrupt, "{} is {}, expected a positive finite number: it scales the KV cache",
+                  label(plan_.records[plan.record]), values.front());
+    }
     const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
     if (options_.check_blocks && bad != values.end()) {
       return fail(ErrorCode::kCorrupt, "{}: value {} is {}, expected a finite number",

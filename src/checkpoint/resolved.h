@@ -32,6 +32,7 @@ struct VectorPlan {
   std::uint64_t outer = 1;  ///< wanted extents: [outer, inner], slices along the inner one
   std::uint64_t inner = 0;
   float add = 0.0F;
+  bool is_cache_scale = false;  ///< must be positive
 };
 
 struct ResolvedCheckpoint::Impl {

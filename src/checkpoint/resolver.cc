@@ -15,7 +15,9 @@
 namespace vernier {
 namespace {
 
-bool is_matrix(TensorKind kind) { return kind != TensorKind::kVector && kind != TensorKind::kConvolution; }
+bool is_matrix(TensorKind kind) {
+  return kind != TensorKind::kVector && kind != TensorKind::kConvolution && kind != TensorKind::kCacheScale;
+}
 
 bool is_half(StoredAs slice) { return slice != StoredAs::kWhole && slice != StoredAs::kPerExpert; }
 
@@ -76,7 +78,7 @@ class Resolver {
     VN_TRY(refuse_foreign(input_, groups_));
     // Vectors first: what they take ("x.scale" of a router) is no part of a matrix.
     for (const TensorSpec& spec : input_.specs) {
-      if (!is_matrix(spec.kind)) VN_TRY(match_vector(spec));
+      if (!is_matrix(spec.kind) && is_wanted(spec)) VN_TRY(match_vector(spec));
     }
     for (const TensorSpec& spec : input_.specs) {
       if (is_matrix(spec.kind)) match_matrix(spec);
@@ -94,6 +96,10 @@ class Resolver {
 
  private:
   // --- vectors ---
+
+  bool is_wanted(const TensorSpec& spec) const {
+    return spec.kind != TensorKind::kCacheScale || input_.options.use_cache_scales;
+  }
 
   Status match_vector(const TensorSpec& spec) {
     std::uint32_t found = kNoTensor;
@@ -129,10 +135,18 @@ class Resolver {
                                   {}});
       return {};
     }
-    if (!ledger_.use_vector(found, found_as->stored_as)) return {};
+    const bool is_cache_scale = spec.kind == TensorKind::kCacheScale;
+    const bool is_booked =
+        is_cache_scale ? ledger_.use_cache_scale(found) : ledger_.use_vector(found, found_as->stored_as);
+    if (!is_booked) return {};
     vectors_.insert(found);
     note_role(spec);
-    VectorPlan plan{spec.role, found, found_as->stored_as, 1, spec.shape.empty() ? 1 : spec.shape.back(), spec.add};
+    VectorPlan plan{.role = spec.role,
+                    .record = found,
+                    .slice = found_as->stored_as,
+                    .inner = spec.shape.empty() ? 1 : spec.shape.back(),
+                    .add = spec.add,
+                    .is_cache_scale = is_cache_scale};
     for (std::size_t i = 0; i + 1 < spec.shape.size(); ++i) plan.outer *= spec.shape[i];
     plan_->vectors.push_back(std::move(plan));
     return {};
@@ -156,6 +170,7 @@ class Resolver {
   }
 
   static bool has_vector_shape(const TensorRecord& record, const TensorSpec& spec, StoredAs slice) {
+    if (spec.kind == TensorKind::kCacheScale && record.shape.size() > 1) return false;
     return squeezed(record.shape) == squeezed(stored_vector_shape(spec, slice));
   }
 

@@ -15,6 +15,7 @@ enum class TensorKind : std::uint8_t {
   kEmbedding,
   kHead,
   kConvolution,  ///< [channels, 1, width] or [channels, width]; becomes fp32
+  kCacheScale,   ///< one positive number, [] or [1], of an FP8 KV cache: looked for where ResolveOptions asks
 };
 
 /// How a stored tensor relates to the wanted one.

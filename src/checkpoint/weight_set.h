@@ -34,6 +34,7 @@ struct Accounting {
   std::string dialect;                       ///< plain, modelopt, compressed-tensors, fp8, gpt-oss, gguf
   std::uint64_t parameters = 0;              ///< of used weights, MTP included
   std::int64_t mtp_layers = 0;               ///< distinct layers of used specs with `mtp` set
+  std::uint64_t cache_scales = 0;            ///< of `used`: scales of KV caches, which are no weights
   std::uint64_t weight_bytes = 0;            ///< bytes that stay resident
   std::uint64_t expert_bytes = 0;            ///< those of them in banks of experts, biases excluded
   std::vector<std::string> warnings;         ///< of this account; CheckpointFiles has its own
@@ -42,6 +43,8 @@ struct Accounting {
 
 struct ResolveOptions {
   bool lenient = false;  ///< unknown tensors become warnings
+  /// The KV cache will be FP8: kCacheScale specs are matched. Otherwise such tensors are ignored as "kv-scale".
+  bool use_cache_scales = false;
 };
 
 /// Everything decided from headers. Cheap to hold; keeps the files alive. Safe to read from any thread.
@@ -89,8 +92,8 @@ struct LoadOptions {
   int threads = 0;           ///< of the scan; 0: as many as the machine has
 };
 
-/// Builds the weights. Fails on the first problem of the account, on invalid second-level scales, and (check_blocks) on
-/// invalid blocks, naming tensor, row and block; also when a file changed meanwhile.
+/// Builds the weights. Fails on the first problem of the account, on invalid second-level and cache scales, and
+/// (check_blocks) on invalid blocks, naming tensor, row and block; also when a file changed meanwhile.
 [[nodiscard]] Result<WeightSet> load(const ResolvedCheckpoint& resolved, const LoadOptions& options);
 
 }  // namespace vernier

@@ -115,6 +115,11 @@ void print_counts(const Inspection& found) {
   for (const auto& [reason, count] : found.ignored_tensors) line += fmt::format(", {} ignored ({})", count, reason);
   if (found.refused_tensors > 0) line += fmt::format(", {} refused", found.refused_tensors);
   print(line + "\n");
+  if (found.used_cache_scales > 0) {
+    print(fmt::format("  {} of them scale the fp8 KV cache\n", found.used_cache_scales));
+  } else if (const auto unused = found.ignored_tensors.find("kv-scale"); unused != found.ignored_tensors.end()) {
+    print(fmt::format("  {} scales of a KV cache are read past: only --kv fp8 uses them\n", unused->second));
+  }
   for (const auto& [name, use] : found.formats) {
     print(fmt::format("  {:<12} {:>8} weights  {:>12}\n", name, use.tensors, megabytes(use.bytes)));
   }
@@ -186,7 +191,8 @@ VerbBody declare_inspect(CLI::App& app) {
   app.add_flag("--tensors", options.list_tensors, "list all tensors");
   app.add_flag("--fit", options.fit, "plan the memory of a run");
   app.add_option("--device", options.device, "device of the plan")->capture_default_str();
-  app.add_option("--kv", options.kv, "cache elements of the plan: bf16, f32 or fp8")->capture_default_str();
+  app.add_option("--kv", options.kv, "cache elements: bf16, f32 or fp8, which uses the cache scales of the file")
+      ->capture_default_str();
   app.add_option("-c,--ctx", options.context, "context of the plan (default: the model's, at most 8192)")
       ->check(CLI::Range(0, 1 << 24));
   app.add_flag("--explain", flags->explain, "say step by step how the file becomes tokens");

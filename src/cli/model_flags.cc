@@ -41,7 +41,7 @@ void add_model_argument(CLI::App& app, std::string& model) {
 void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_model_argument(app, flags.model);
   EngineOptions& engine = flags.engine;
-  app.add_option("--device", engine.device, "auto, cpu, cuda or reference")->capture_default_str();
+  app.add_option("--device", engine.device, "auto, cpu, cuda[:INDEX] or reference")->capture_default_str();
   app.add_option("--experts", engine.experts, "auto, fused, offload, hybrid or cpu")->capture_default_str();
   app.add_option("--expert-cache", engine.expert_cache,
                  "GPU memory for experts that come and go: a size (2GiB), a share (25%) or a number");
@@ -49,7 +49,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--precision", engine.precision, "bf16 or f32: inputs of linears")
       ->check(CLI::IsMember({"bf16", "f32"}))
       ->capture_default_str();
-  app.add_option("--kv", engine.kv, "bf16, f32 or fp8: cache elements (default follows --precision)")
+  app.add_option("--kv", engine.kv,
+                 "bf16, f32 or fp8: cache elements (default follows --precision); fp8 takes its scales from the file")
       ->check(CLI::IsMember({"bf16", "f32", "fp8"}));
   app.add_option("-c,--ctx", engine.context, "tokens a sequence may have (default: the model's, at most 8192)");
   app.add_option("-t,--threads", engine.threads, "threads (default: all usable cores)");
@@ -64,6 +65,18 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
       ->capture_default_str();
 }
 
+namespace {
+
+std::string cache_words(const ModelInfo& info) {
+  std::string words = fmt::format("{:.1f} MiB of {} caches for {} tokens",
+                                  static_cast<double>(info.kv_bytes) / 1048576.0, info.kv, info.context);
+  if (info.kv != "fp8") return words;
+  return words + (info.kv_scaled_layers > 0 ? fmt::format(" (scales of {} layers from the file)", info.kv_scaled_layers)
+                                            : std::string(" (scale 1: the file holds none)"));
+}
+
+}  // namespace
+
 Outcome<std::unique_ptr<Engine>> ModelFlags::open() const {
   EngineOptions options = engine;
   options.model = model;
@@ -75,13 +88,12 @@ Outcome<std::unique_ptr<Engine>> ModelFlags::open() const {
     for (const std::string& warning : info.warnings) log_line(*this, "warning", warning);
   }
   if (verbose) {
-    log_line(
-        *this, "info",
-        fmt::format("{}: {}, {:.1f} M parameters, {:.1f} MiB of weights, {:.1f} MiB of caches for {} tokens, "
-                    "device {}, precision {}, loaded in {:.2f} s",
-                    info.name, info.architecture, static_cast<double>(info.parameters) / 1e6,
-                    static_cast<double>(info.weight_bytes) / 1048576.0, static_cast<double>(info.kv_bytes) / 1048576.0,
-                    info.context, info.device, info.precision, info.load_seconds));
+    log_line(*this, "info",
+             fmt::format("{}: {}, {:.1f} M parameters, {:.1f} MiB of weights, {}, device {}, precision {}, loaded in "
+                         "{:.2f} s",
+                         info.name, info.architecture, static_cast<double>(info.parameters) / 1e6,
+                         static_cast<double>(info.weight_bytes) / 1048576.0, cache_words(info), info.device,
+                         info.precision, info.load_seconds));
   }
   return opened;
 }

@@ -20,6 +20,7 @@ class Decoder : public Model {
 
   [[nodiscard]] const ModelConfig& config() const final { return config_; }
   [[nodiscard]] Status reserve(std::int32_t max_tokens, std::int32_t max_outputs) final;
+  [[nodiscard]] std::uint64_t reserved_bytes() const final { return workspace_.size_bytes(); }
   [[nodiscard]] Status forward(const StepBatch& batch, MatrixView logits) final;
 
  protected:

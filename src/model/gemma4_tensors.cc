@@ -14,6 +14,7 @@ void add_attention_of_layer(SpecBuilder& builder, std::int64_t layer) {
   builder.vector({"q_norm", "self_attn.q_norm", "attn_q_norm"}, dim);
   builder.linear({"o", "self_attn.o_proj", "attn_output"}, hidden, config.num_heads * dim);
   if (shares_kv(config, layer)) return;
+  add_cache_scales(builder);
   builder.linear({"k", "self_attn.k_proj", "attn_k"}, kv_rows, hidden);
   builder.vector({"k_norm", "self_attn.k_norm", "attn_k_norm"}, dim);
   const bool full = is_full(config, layer);

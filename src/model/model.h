@@ -25,6 +25,13 @@ struct KvShape {
   std::int32_t head_dim = 0;
 };
 
+/// What one layer's FP8 cache stores is a key or value divided by these.
+struct KvScales {
+  float key = 1.0F;
+  float value = 1.0F;
+  bool is_stored = false;  ///< the checkpoint holds at least one of them
+};
+
 /// Floats of recurrent state that one sequence keeps in one layer; both 0: none.
 struct StateShape {
   std::int64_t recurrent_floats = 0;
@@ -67,6 +74,8 @@ class Model {
   /// Reserves activations for steps of up to `max_tokens` tokens and `max_outputs` rows of logits. No memory is
   /// allocated afterwards.
   [[nodiscard]] virtual Status reserve(std::int32_t max_tokens, std::int32_t max_outputs) = 0;
+  /// Bytes that reserve() took.
+  [[nodiscard]] virtual std::uint64_t reserved_bytes() const = 0;
   /// Computes logits [output_rows, vocab_size] (soft-cap applied) into `logits`, in backend memory.
   [[nodiscard]] virtual Status forward(const StepBatch& batch, MatrixView logits) = 0;
   /// True when the model holds a multi-token prediction block.

@@ -58,6 +58,13 @@ TensorSpec& SpecBuilder::bare_vector(const TensorNames& names, std::initializer_
   return add(TensorKind::kVector, names, {shape.begin(), shape.end()}, false);
 }
 
+TensorSpec& SpecBuilder::cache_scale(const TensorNames& names) {
+  TensorSpec& spec = add(TensorKind::kCacheScale, names, {1}, false);
+  spec.required = false;
+  spec.mtp = false;
+  return spec;
+}
+
 TensorSpec& SpecBuilder::linear(const TensorNames& names, std::int64_t rows, std::int64_t cols) {
   return tensor(TensorKind::kTrunkLinear, names, {static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(cols)});
 }
@@ -110,6 +117,15 @@ AttentionSpecs attention_specs(const ModelConfig& config) {
           .output_bias = rule(config.output_bias)};
 }
 
+void add_cache_scales(SpecBuilder& builder) {
+  if (builder.config().from_gguf) return;
+  TensorSpec& key = builder.cache_scale({"k_scale", "self_attn.k_proj.k_scale", ""});
+  builder.also(key, "self_attn.k_scale", StoredAs::kWhole, false);
+  builder.also(key, "self_attn.kv_scale", StoredAs::kWhole, false);  // alone, it holds for values too
+  TensorSpec& value = builder.cache_scale({"v_scale", "self_attn.v_proj.v_scale", ""});
+  builder.also(value, "self_attn.v_scale", StoredAs::kWhole, false);
+}
+
 void add_attention(SpecBuilder& builder, const AttentionSpecs& specs) {
   const std::int64_t hidden = builder.config().hidden_size;
   builder.linear({"q", "self_attn.q_proj", "attn_q"}, specs.q_rows, hidden);
@@ -120,6 +136,7 @@ void add_attention(SpecBuilder& builder, const AttentionSpecs& specs) {
   add_bias(builder, specs.qkv_bias, {"k_bias", "self_attn.k_proj.bias", "attn_k.bias"}, specs.kv_rows);
   add_bias(builder, specs.qkv_bias, {"v_bias", "self_attn.v_proj.bias", "attn_v.bias"}, specs.kv_rows);
   add_bias(builder, specs.output_bias, {"o_bias", "self_attn.o_proj.bias", "attn_output.bias"}, hidden);
+  add_cache_scales(builder);
   if (!specs.head_norms) return;
   builder.vector({"q_norm", "self_attn.q_norm", "attn_q_norm"}, specs.head_dim).add = specs.norm_add;
   builder.vector({"k_norm", "self_attn.k_norm", "attn_k_norm"}, specs.head_dim).add = specs.norm_add;
@@ -185,6 +202,7 @@ std::vector<IgnoreRule> common_ignored(const ModelConfig& config) {
       {attention + "v_proj.v_scale", "kv-scale"},
       {attention + "k_scale", "kv-scale"},
       {attention + "v_scale", "kv-scale"},
+      {attention + "kv_scale", "kv-scale"},
   };
 }
 

@@ -40,6 +40,8 @@ class SpecBuilder {
   TensorSpec& vector(const TensorNames& names, std::int64_t size);
   /// A vector or a stack of vectors under its whole name (biases, sinks, scales).
   TensorSpec& bare_vector(const TensorNames& names, std::initializer_list<std::int64_t> shape);
+  /// One optional number of the KV cache. It belongs to no group: an MTP block isn't there because its scale is.
+  TensorSpec& cache_scale(const TensorNames& names);
   /// A projection, [rows, cols].
   TensorSpec& linear(const TensorNames& names, std::int64_t rows, std::int64_t cols);
   /// A router or gate, [rows, cols]: no quantisation config speaks of it.
@@ -89,7 +91,9 @@ struct AttentionSpecs {
 };
 /// The usual attention of `config`: heads, KV heads and biases as it says.
 [[nodiscard]] AttentionSpecs attention_specs(const ModelConfig& config);
-/// Roles q, k, v, o (each also with _bias), q_norm, k_norm.
+/// Roles k_scale, v_scale: scales of an FP8 KV cache, for layers that have one of their own. All are optional.
+void add_cache_scales(SpecBuilder& builder);
+/// Roles q, k, v, o (each also with _bias), q_norm, k_norm, and those of add_cache_scales().
 void add_attention(SpecBuilder& builder, const AttentionSpecs& specs);
 
 /// Roles gate, up, down (each also with _bias).

@@ -31,6 +31,12 @@ MatrixView Workspace::view(Slot slot, std::int64_t rows, std::int64_t cols) cons
   return {static_cast<float*>(buffers_[static_cast<std::size_t>(slot)].data()), rows, cols, cols};
 }
 
+std::uint64_t Workspace::size_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Buffer& buffer : buffers_) bytes += buffer.size();
+  return bytes;
+}
+
 std::int32_t* Workspace::integers(Slot slot) const {
   return static_cast<std::int32_t*>(buffers_[static_cast<std::size_t>(slot)].data());
 }

@@ -48,6 +48,7 @@ class Workspace {
   /// A dense matrix in `slot`, uninitialised. kInternal never happens: sizes are checked at the start of a step.
   [[nodiscard]] MatrixView view(Slot slot, std::int64_t rows, std::int64_t cols) const;
   [[nodiscard]] std::int32_t* integers(Slot slot) const;
+  [[nodiscard]] std::uint64_t size_bytes() const;
   [[nodiscard]] std::int64_t max_tokens() const { return max_tokens_; }
   [[nodiscard]] std::int64_t max_outputs() const { return max_outputs_; }
 

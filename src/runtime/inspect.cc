@@ -15,8 +15,7 @@ std::vector<TensorSummary> list_tensors(const CheckpointFiles& files) {
   return list;
 }
 
-Result<FitSummary> plan_fit(const OpenedModel& opened, const InspectOptions& options) {
-  VN_ASSIGN(const DType kv_dtype, parse_kv_dtype(options.kv, "bf16"));
+Result<FitSummary> plan_fit(const OpenedModel& opened, const InspectOptions& options, DType kv_dtype) {
   VN_ASSIGN(const auto backend, create_backend(options.device, {}));
   const MemoryNeeds needs = memory_needs(opened, kv_dtype, {});
   const MemoryInfo memory = backend->memory();
@@ -35,10 +34,11 @@ Result<FitSummary> plan_fit(const OpenedModel& opened, const InspectOptions& opt
 }
 
 Result<Inspection> inspect_model(const InspectOptions& options) {
+  VN_ASSIGN(const DType kv_dtype, parse_kv_dtype(options.kv, "bf16"));
   OpenOptions open_options;
   open_options.lenient = options.lenient;
   open_options.allowed_roots = options.allowed_roots;
-  VN_ASSIGN(const OpenedModel opened, open_model(options.model, open_options));
+  VN_ASSIGN(const OpenedModel opened, open_model(options.model, open_options, kv_dtype));
   const ModelConfig& config = opened.description.config;
   const Accounting& account = opened.resolved.accounting();
 
@@ -58,6 +58,7 @@ Result<Inspection> inspect_model(const InspectOptions& options) {
   result.used_tensors = account.used;
   result.ignored_tensors = account.ignored;
   result.refused_tensors = account.refused;
+  result.used_cache_scales = account.cache_scales;
   for (const auto& [name, use] : account.formats) result.formats[name] = {use.tensors, use.bytes};
   result.weight_bytes = account.weight_bytes;
   result.warnings = opened.files.warnings();
@@ -66,7 +67,7 @@ Result<Inspection> inspect_model(const InspectOptions& options) {
   for (const auto& file : opened.files.files()) result.files.push_back(file->name());
   if (options.list_tensors) result.tensors = list_tensors(opened.files);
   if (options.fit) {
-    VN_ASSIGN(result.fit, plan_fit(opened, options));
+    VN_ASSIGN(result.fit, plan_fit(opened, options, kv_dtype));
   }
   if (options.check_blocks && result.problems.empty()) {
     if (const auto weights = load(opened.resolved, {.check_blocks = true}); !weights) {

@@ -64,6 +64,10 @@ Result<KvCache> KvCache::create(Backend& backend, CacheShape shape, std::int32_t
     layer.kv.page_size = made.page_size;
     layer.kv.num_kv_heads = made.kv[i].num_kv_heads;
     layer.kv.head_dim = made.kv[i].head_dim;
+    if (i < made.scales.size()) {
+      layer.kv.key_scale = made.scales[i].key;
+      layer.kv.value_scale = made.scales[i].value;
+    }
     if (i < made.state.size()) {
       const auto slots = static_cast<std::uint64_t>(num_slots) * sizeof(float);
       VN_ASSIGN(void* recurrent, take(static_cast<std::uint64_t>(made.state[i].recurrent_floats) * slots));

@@ -27,7 +27,8 @@ struct CacheShape {
   std::vector<KvShape> kv;        ///< [layers]
   std::vector<StateShape> state;  ///< [layers] or empty
   DType kv_dtype = DType::kBF16;
-  std::int32_t page_size = 32;  ///< positions a page
+  std::int32_t page_size = 32;     ///< positions a page
+  std::vector<KvScales> scales{};  ///< [layers] or empty: ones. Only of kF8E4M3
 };
 
 /// Bytes of keys and values that one token keeps over all layers.

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <limits>
 
+#include "model/activations.h"
+#include "model/cache_scales.h"
 #include "placement/routing_trace.h"
 
 namespace vernier {
@@ -12,6 +14,12 @@ namespace {
 constexpr std::int32_t kDefaultContext = 8192;
 constexpr std::int32_t kMaxContext = 1 << 24;
 constexpr std::int32_t kPageSize = 32;
+
+struct KvType {
+  std::string_view name;
+  DType dtype;
+};
+constexpr KvType kKvTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3}};
 
 /// Rows of logits of one step: one a sequence, and a few so that scoring a text goes in chunks.
 std::int32_t max_outputs(std::int32_t max_sequences) { return std::max(max_sequences, 16); }
@@ -136,7 +144,14 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   VN_ASSIGN(loaded.model, architecture.build(opened.description.config, weights,
                                              {loaded.backend.get(), loaded.experts.executor.get()}));
   const CacheShapes shapes = architecture.caches(opened.description.config);
-  const CacheShape cache_shape{shapes.kv, shapes.state, kv_dtype, kPageSize};
+  const CacheShape cache_shape{shapes.kv, shapes.state, kv_dtype, kPageSize,
+                               cache_scales(weights, opened.description.config, shapes.kv.size())};
+  const auto is_stored = [](const KvScales& scales) { return scales.is_stored; };
+  loaded.info.kv = std::find_if(std::begin(kKvTypes), std::end(kKvTypes), [&](const KvType& type) {
+                     return type.dtype == kv_dtype;
+                   })->name;
+  loaded.info.kv_scaled_layers =
+      static_cast<std::int32_t>(std::count_if(cache_shape.scales.begin(), cache_shape.scales.end(), is_stored));
   const std::int32_t pages_a_sequence = (loaded.info.context + kPageSize - 1) / kPageSize;
   VN_ASSIGN(KvCache cache, KvCache::create(*loaded.backend, cache_shape, pages_a_sequence * options.max_sequences,
                                            options.max_sequences));
@@ -144,6 +159,7 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   loaded.info.kv_bytes = loaded.cache->size_bytes();
   VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
                                                   max_outputs(options.max_sequences)));
+  loaded.info.activation_bytes = runner.reserved_bytes();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
   return loaded.experts.executor->prepare();
 }
@@ -152,9 +168,9 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
 
 Result<DType> parse_kv_dtype(std::string_view kv, std::string_view precision) {
   if (kv.empty()) return precision == "f32" ? DType::kF32 : DType::kBF16;
-  if (kv == "bf16") return DType::kBF16;
-  if (kv == "f32") return DType::kF32;
-  if (kv == "fp8") return DType::kF8E4M3;
+  for (const KvType& type : kKvTypes) {
+    if (kv == type.name) return type.dtype;
+  }
   return fail(ErrorCode::kInvalidArgument, "unknown --kv '{}'; known: bf16, f32, fp8", escape(kv));
 }
 
@@ -171,11 +187,7 @@ MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchL
   needs.weight_bytes = opened.resolved.accounting().weight_bytes;
   needs.kv_bytes_per_token = kv_bytes_per_token(shape);
   needs.state_bytes_per_sequence = state_bytes_per_sequence(shape);
-  // Residual, norm, q, k, v, attention, gate and up, and logits on the device and on the host: an upper estimate.
-  const std::int64_t per_token = 4 * config.hidden_size + 3 * config.num_heads * config.head_dim +
-                                 3 * std::max(config.intermediate_size, config.expert_intermediate_size);
-  const std::int64_t floats = per_token * limits.tokens + 2 * config.vocab_size * max_outputs(limits.sequences);
-  needs.activation_bytes = static_cast<std::uint64_t>(floats) * sizeof(float);
+  needs.activation_bytes = activation_bytes(config, limits.tokens, max_outputs(limits.sequences));
   return needs;
 }
 
@@ -188,7 +200,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
   OpenOptions open_options;
   open_options.lenient = options.lenient;
   open_options.allowed_roots = options.allowed_roots;
-  VN_ASSIGN(const OpenedModel opened, open_model(options.model, open_options));
+  VN_ASSIGN(const OpenedModel opened, open_model(options.model, open_options, kv_dtype));
   VN_TRY(first_problem(opened));
   if (opened.description.architecture->build == nullptr) {
     return fail(ErrorCode::kUnsupported, "{}: architecture '{}' can be inspected but not run in this version",

@@ -122,18 +122,19 @@ Result<CheckpointFiles> open_checkpoint(const fs::path& model, const OpenOptions
   return CheckpointFiles::open(path, options);
 }
 
-Result<OpenedModel> open_model(const fs::path& model, const OpenOptions& options) {
+Result<OpenedModel> open_model(const fs::path& model, const OpenOptions& options, DType kv_dtype) {
   VN_ASSIGN(CheckpointFiles files, open_checkpoint(model, options));
-  return describe_checkpoint(std::move(files), options.lenient);
+  return describe_checkpoint(std::move(files),
+                             {.lenient = options.lenient, .use_cache_scales = kv_dtype == DType::kF8E4M3});
 }
 
-Result<OpenedModel> describe_checkpoint(CheckpointFiles files, bool lenient) {
+Result<OpenedModel> describe_checkpoint(CheckpointFiles files, const ResolveOptions& options) {
   const std::string name = files.name();
   auto description = describe_model(files);
   if (!description) return tl::unexpected(with_context(std::move(description).error(), name));
   const auto specs = description->architecture->tensors(description->config);
   const auto ignored = description->architecture->ignored(description->config);
-  auto resolved = resolve(files, specs, ignored, {.lenient = lenient});
+  auto resolved = resolve(files, specs, ignored, options);
   if (!resolved) return tl::unexpected(with_context(std::move(resolved).error(), name));
   return OpenedModel{std::move(files), std::move(*description), std::move(*resolved)};
 }

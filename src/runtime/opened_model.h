@@ -27,11 +27,13 @@ struct OpenedModel {
   ResolvedCheckpoint resolved;
 };
 
-/// Opens, describes, resolves. Problems of single tensors are left in resolved.accounting().
-[[nodiscard]] Result<OpenedModel> open_model(const std::filesystem::path& model, const OpenOptions& options);
+/// Opens, describes, resolves. Problems of single tensors are left in resolved.accounting(). Scales that the files hold
+/// for an FP8 KV cache are used when that is what `kv_dtype` says.
+[[nodiscard]] Result<OpenedModel> open_model(const std::filesystem::path& model, const OpenOptions& options,
+                                             DType kv_dtype);
 
 /// The same for files that are open already.
-[[nodiscard]] Result<OpenedModel> describe_checkpoint(CheckpointFiles files, bool lenient);
+[[nodiscard]] Result<OpenedModel> describe_checkpoint(CheckpointFiles files, const ResolveOptions& options);
 
 /// The tokenizer in a checkpoint: kUnsupported when it has none.
 [[nodiscard]] Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const CheckpointFiles& files);

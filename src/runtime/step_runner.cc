@@ -81,6 +81,10 @@ Result<std::int32_t> StepRunner::run_drafts(const StepShare& share) {
   return slice.num_tokens;
 }
 
+std::uint64_t StepRunner::reserved_bytes() const {
+  return model_->reserved_bytes() + device_logits_.size() + hidden_.size() + host_logits_.size() * sizeof(float);
+}
+
 std::span<float> StepRunner::logits(std::int32_t output_row) {
   return std::span(host_logits_)
       .subspan(static_cast<std::size_t>(output_row * vocab_size_), static_cast<std::size_t>(vocab_size_));

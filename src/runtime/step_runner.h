@@ -29,6 +29,8 @@ class StepRunner {
   [[nodiscard]] std::span<float> logits(std::int32_t output_row);
   /// The most tokens of a step that keeps all rows.
   [[nodiscard]] std::int32_t max_scored_tokens() const { return max_scored_tokens_; }
+  /// Bytes of activations and logits, those on the host included.
+  [[nodiscard]] std::uint64_t reserved_bytes() const;
 
  private:
   StepRunner(Backend& backend, Model& model, KvCache& cache) : backend_(&backend), model_(&model), cache_(&cache) {}

@@ -46,6 +46,7 @@ struct TestCheckpoint {
   std::vector<TensorSpec> specs;
   std::vector<IgnoreRule> ignore;
   bool lenient = false;
+  bool use_cache_scales = false;
 
   /// Adds a tensor of zero bytes.
   SafetensorsBuilder::Tensor& zeros(std::string_view name, std::string_view dtype, std::vector<std::uint64_t> shape) {
@@ -86,7 +87,7 @@ struct TestCheckpoint {
                                              .specs = specs,
                                              .ignore = ignore,
                                              .config = &quant_config,
-                                             .options = {.lenient = lenient}}));
+                                             .options = {.lenient = lenient, .use_cache_scales = use_cache_scales}}));
     decided->files = {mapped};
     return ResolvedCheckpoint(std::move(decided));
   }

@@ -229,6 +229,30 @@ class Inspect(Case):
         self.assertTrue(found["fit"]["fits"])
         self.assertIsNone(found["experts"])
 
+    def test_cache_scales_are_used_by_an_fp8_cache_and_said_to_be(self):
+        header = json.dumps({"model.layers.%d.self_attn.%s_proj.%s_scale" % (i, kind, kind):
+                             {"dtype": "F32", "shape": [], "data_offsets": [8 * i + at, 8 * i + at + 4]}
+                             for i in range(4) for at, kind in ((0, "k"), (4, "v"))}).encode()
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "model"
+            shutil.copytree(ZOO / "llama/nvfp4", folder)
+            (folder / "scales.safetensors").write_bytes(
+                struct.pack("<Q", len(header)) + header + struct.pack("<8f", *[0.05] * 8))
+            for kv, reasons, words in (("bf16", {"kv-scale": 8}, "8 scales of a KV cache are read past"),
+                                       ("fp8", {}, "8 of them scale the fp8 KV cache")):
+                code, out, err = run("inspect", folder, "--kv", kv, "--json")
+                self.assertEqual(code, 0, err)
+                found = json.loads(out)["tensors"]
+                self.assertEqual({k: v for k, v in found["ignored"].items() if k == "kv-scale"}, reasons)
+                self.assertEqual(found["total"], found["used"] + sum(found["ignored"].values()))
+                self.assertIn(words, run("inspect", folder, "--kv", kv)[1])
+            code, _, err = run("run", folder, "--ids", "1,2,3", "-n", 1, "-v", "--kv", "fp8")
+            self.assertEqual(code, 0, err)
+            self.assertIn("fp8 caches for 8192 tokens (scales of 4 layers from the file)", err)
+        _, _, err = run("run", "demo", "--ids", "1,2,3", "-n", 1, "-v", "--kv", "fp8")
+        self.assertIn("(scale 1: the file holds none)", err)
+        self.refuses(64, "unknown --kv 'fp9'", "inspect", "demo", "--kv", "fp9")
+
     def test_explain_tells_ten_steps(self):
         code, out, _ = run("inspect", "demo", "--explain")
         self.assertEqual(code, 0)

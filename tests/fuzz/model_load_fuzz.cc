@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!files) return 0;
   (void)open_tokenizer(*files);
   (void)open_chat_template(*files);
-  auto opened = describe_checkpoint(std::move(*files), false);
+  auto opened = describe_checkpoint(std::move(*files), {});
   if (!opened || !opened->resolved.accounting().problems.empty()) return 0;
   const Architecture& architecture = *opened->description.architecture;
   if (architecture.build == nullptr) return 0;
