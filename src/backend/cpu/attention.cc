@@ -1,3 +1,7 @@
+// Attention over paged keys and values. The positions of a sequence are cut into splits, and those into tiles, at fixed
+// multiples: where a query stands alone decides how its sums are ordered, so that neither chunks, company nor threads
+// change a bit of its result. All query heads of a KV head, and as many tokens as make a good block, share one reading
+// of a tile.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,200 +14,391 @@ namespace vernier {
 namespace {
 
 using vernier_isa::Kernels;
-using vernier_isa::KvRun;
+using vernier_isa::kTileKeys;
 
-/// Positions of a softmax step. Pages cut steps too, so steps depend on where a token stands, not on how its prompt was
-/// cut into chunks.
-constexpr std::int64_t kMaxRun = 64;
+/// Positions of a split: what one thread handles of a long sequence that has too few rows to go round.
+constexpr std::int64_t kSplitKeys = 256;
+/// Rows (tokens times query heads of a KV head) that share the expansion of a tile to fp32.
+constexpr std::int64_t kBlockRows = 96;
+/// Rows up to which a value is better converted for each block of rows than once for all.
+constexpr std::int64_t kFewRows = 12;
+/// Memory for results of splits; beyond it there are rows enough for all threads anyway.
+constexpr std::int64_t kMaxPartialFloats = std::int64_t{16} << 20;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 vernier_isa::KvType kv_type(DType type) {
   if (type == DType::kF32) return vernier_isa::KvType::kF32;
   return type == DType::kBF16 ? vernier_isa::KvType::kBF16 : vernier_isa::KvType::kF8E4M3;
 }
 
-/// One query of the batch: a token of a slice.
-struct Query {
-  const SequenceSlice* slice;
-  std::int64_t row;
-  std::int64_t position;
+/// Neighbouring tokens of a slice with all query heads of one KV head. Row r is token r / group, head r % group.
+struct Block {
+  const SequenceSlice* slice = nullptr;
+  std::int64_t kv_head = 0;
+  std::int64_t first_token = 0;  ///< of the slice
+  std::int64_t num_tokens = 0;
+
+  [[nodiscard]] std::int64_t first_position() const { return slice->past + first_token; }
+  [[nodiscard]] std::int64_t last_position() const { return first_position() + num_tokens - 1; }
 };
 
-/// Query i of all slices. Tokens of a slice come alternately from its front and its back, so that equal parts of the
-/// list hold about equal numbers of keys.
-Query find_query(std::span<const SequenceSlice> slices, std::int64_t i) {
-  for (const SequenceSlice& slice : slices) {
-    if (i < slice.num_tokens) {
-      const std::int64_t token = i % 2 == 0 ? i / 2 : slice.num_tokens - 1 - i / 2;
-      return {&slice, slice.first_row + token, slice.past + token};
-    }
-    i -= slice.num_tokens;
-  }
-  return {};
-}
+/// A split of a block, or nothing.
+struct BlockSplit {
+  const Block* block = nullptr;
+  std::int64_t split = 0;
+};
 
-std::int64_t count_tokens(std::span<const SequenceSlice> slices) {
-  std::int64_t count = 0;
-  for (const SequenceSlice& slice : slices) count += slice.num_tokens;
-  return count;
-}
+/// Running softmaxes of some rows: over a split, or over all of them.
+struct Sums {
+  float* largest;
+  float* total;
+  float* values;  ///< [rows, stride]
+};
 
-/// Cosine and sine of a token's position for each pair: table[2 j], table[2 j + 1].
-void fill_rotation(const RopeTable& rope, std::int64_t position, float* table) {
-  for (const double frequency : rope.inverse_frequencies) {
-    const double angle = static_cast<double>(position) * frequency;
-    *table++ = static_cast<float>(std::cos(angle) * rope.magnitude);
-    *table++ = static_cast<float>(std::sin(angle) * rope.magnitude);
-  }
-}
-
-void rotate_head(const RopeTable& rope, const float* table, float* head) {
-  const auto pairs = static_cast<std::int64_t>(rope.inverse_frequencies.size());
-  const bool halves = rope.pairing == RopePairing::kHalves;
-  const std::int64_t step = halves ? 1 : 2;
-  const std::int64_t offset = !halves ? 1 : rope.pair_offset != 0 ? rope.pair_offset : pairs;
-  for (std::int64_t j = 0; j < pairs; ++j) {
-    const float cosine = table[2 * j];
-    const float sine = table[2 * j + 1];
-    const float first = head[j * step];
-    const float second = head[j * step + offset];
-    head[j * step] = first * cosine - second * sine;
-    head[j * step + offset] = second * cosine + first * sine;
-  }
-}
-
-/// x * rsqrt(mean(x^2) + eps) * weight over one head.
-void normalize_head(const Kernels& kernels, const float* x, std::span<const float> weight, float eps, std::int64_t dim,
-                    float* y) {
-  const float mean = kernels.sum_of_squares(x, dim) / static_cast<float>(dim);
-  kernels.scale(x, 1.0F / std::sqrt(mean + eps), weight.empty() ? nullptr : weight.data(), dim, y);
-}
-
-void process_heads(const Kernels& kernels, const RopeStoreArgs& args, float* row, std::int32_t num_heads,
-                   std::span<const float> norm, const float* table) {
-  for (std::int64_t h = 0; h < num_heads; ++h) {
-    float* head = row + h * args.head_dim;
-    if (!norm.empty()) normalize_head(kernels, head, norm, args.eps, args.head_dim, head);
-    if (args.rope != nullptr) rotate_head(*args.rope, table, head);
-  }
-}
-
-/// `head` is room for head_dim floats.
-void store_heads(const Kernels& kernels, const RopeStoreArgs& args, const Query& query, float* head) {
-  const KvLayer& kv = args.kv;
-  for (std::int64_t h = 0; h < args.num_kv_heads; ++h) {
-    const std::int64_t at = kv_index(kv, *query.slice, query.position, h);
-    const float* key = args.k.row(query.row) + h * args.head_dim;
-    const float* value = args.v.row(query.row) + h * args.head_dim;
-    if (args.normalize_v) {
-      normalize_head(kernels, value, {}, args.eps, args.head_dim, head);
-      value = head;
-    }
-    for (std::int64_t d = 0; d < args.head_dim; ++d) {
-      store_kv(kv, kv.keys, at + d, key[d], kv.key_scale);
-      store_kv(kv, kv.values, at + d, value[d], kv.value_scale);
-    }
-  }
-}
-
-/// The softmax of one head of one query, kept up to date while keys pass by.
-class OnlineAttention {
+/// What the blocks of a call share.
+class Attention {
  public:
-  /// `y` [head_dim] holds the running sum.
-  OnlineAttention(const Kernels& kernels, const AttentionArgs& args, std::int64_t head, const float* q, float* y)
-      : kernels_(kernels), args_(args), q_(q), y_(y) {
-    std::fill_n(y, args.kv.head_dim, 0.0F);
-    if (!args.sinks.empty()) {
-      largest_ = args.sinks[static_cast<std::size_t>(head)];
-      total_ = 1.0F;
-    }
-  }
+  Attention(const Kernels& kernels, const AttentionArgs& args)
+      : kernels_(kernels),
+        args_(args),
+        group_(args.num_heads / args.kv.num_kv_heads),
+        stride_((args.kv.head_dim + 15) / 16 * 16),
+        tokens_(std::max<std::int64_t>(kBlockRows / group_, 1)),
+        element_bytes_(kv_element_bytes(args.kv.dtype)) {}
 
-  void add(const KvRun& keys, const KvRun& values) {
-    float scores[kMaxRun];
-    kernels_.score_keys(q_, keys, scores);
-    const float scale = args_.kv.dtype == DType::kF8E4M3 ? args_.scale * args_.kv.key_scale : args_.scale;
-    float largest = largest_;
-    for (std::int64_t i = 0; i < keys.count; ++i) {
-      scores[i] *= scale;
-      if (args_.soft_cap > 0.0F) scores[i] = args_.soft_cap * std::tanh(scores[i] / args_.soft_cap);
-      largest = std::max(largest, scores[i]);
-    }
-    const float keep = largest == largest_ ? 1.0F : std::exp(largest_ - largest);
-    largest_ = largest;
-    total_ = total_ * keep + kernels_.exponentials(scores, keys.count, largest);
-    kernels_.add_values(scores, values, keep, y_);
+  [[nodiscard]] std::int64_t max_tokens() const { return tokens_; }
+  [[nodiscard]] std::int64_t first_key(std::int64_t position) const {
+    return args_.window > 0 ? std::max<std::int64_t>(0, position + 1 - args_.window) : 0;
   }
+  [[nodiscard]] std::int64_t first_split(const Block& block) const {
+    return first_key(block.first_position()) / kSplitKeys;
+  }
+  [[nodiscard]] std::int64_t end_split(const Block& block) const { return block.last_position() / kSplitKeys + 1; }
+  [[nodiscard]] std::int64_t rows(const Block& block) const { return block.num_tokens * group_; }
+  /// Floats that the sums of a block's rows take.
+  [[nodiscard]] std::int64_t sums_size(const Block& block) const { return rows(block) * (stride_ + 2); }
+  [[nodiscard]] Sums sums_at(const Block& block, float* at) const {
+    return {.largest = at, .total = at + rows(block), .values = at + 2 * rows(block)};
+  }
+  /// Floats of scratch that a worker needs, a multiple of 16.
+  [[nodiscard]] std::int64_t scratch_size() const { return merge_offset() + 2 * padded_rows(); }
+  /// A worker's room for the sums of a split.
+  [[nodiscard]] float* own_sums(float* scratch) const { return scratch + sums_offset(); }
 
-  void finish() {
-    const float scale = args_.kv.dtype == DType::kF8E4M3 ? args_.kv.value_scale : 1.0F;
-    kernels_.scale(y_, scale / total_, nullptr, args_.kv.head_dim, y_);
+  /// `next` is what the same thread will probably work on then.
+  void attend_split(BlockSplit what, BlockSplit next, Sums sums, float* scratch) const;
+  /// The results of a block from the sums of its splits, which `sums_of(split)` yields.
+  template <class SumsOf>
+  void merge_splits(const Block& block, float* scratch, SumsOf sums_of) const {
+    float* largest = scratch + merge_offset();
+    float* total = largest + padded_rows();
+    start(block, largest, total);
+    for (std::int64_t split = first_split(block); split < end_split(block); ++split) {
+      merge(block, sums_of(split), largest, total);
+    }
+    finish(block, total);
   }
 
  private:
+  // A worker's scratch: a tile of keys, one of values, scores, factors of old sums; then sums of a split; then the
+  // merged largest scores and totals.
+  [[nodiscard]] std::int64_t padded_rows() const { return (tokens_ * group_ + 15) / 16 * 16; }
+  [[nodiscard]] std::int64_t keep_offset() const { return 2 * tile_size() + padded_rows() * kTileKeys; }
+  [[nodiscard]] std::int64_t sums_offset() const { return keep_offset() + padded_rows(); }
+  [[nodiscard]] std::int64_t merge_offset() const { return sums_offset() + padded_rows() * (stride_ + 2); }
+  void start(const Block& block, float* largest, float* total) const;
+  void merge(const Block& block, const Sums& split, float* largest, float* total) const;
+  void finish(const Block& block, const float* total) const;
+  /// Scratch of one tile, keys or values, with room for vectors that begin at its last number.
+  [[nodiscard]] std::int64_t tile_size() const { return kTileKeys * stride_ + 16; }
+  [[nodiscard]] std::int64_t head_of(const Block& block, std::int64_t row) const {
+    return block.kv_head * group_ + row % group_;
+  }
+  [[nodiscard]] const float* query(const Block& block, std::int64_t row) const {
+    return args_.q.row(block.slice->first_row + block.first_token + row / group_) +
+           head_of(block, row) * args_.kv.head_dim;
+  }
+  [[nodiscard]] float* result(const Block& block, std::int64_t row) const {
+    return args_.y.row(block.slice->first_row + block.first_token + row / group_) +
+           head_of(block, row) * args_.kv.head_dim;
+  }
+  struct Rows {
+    const std::byte* keys[kTileKeys];
+    const std::byte* values[kTileKeys];
+    std::int64_t count;
+  };
+  /// The positions of a split that its block's rows see.
+  [[nodiscard]] Range keys_of(BlockSplit what) const;
+  [[nodiscard]] Rows find_rows(const Block& block, Range positions) const;
+  [[nodiscard]] vernier_isa::KvRows key_rows(const Rows& rows, const Rows& next) const;
+  [[nodiscard]] vernier_isa::KvRows value_rows(const Rows& rows, const Rows& next) const;
+  void score(const Block& block, Range rows, Range columns, float* scratch) const;
+  void weigh(Range rows, std::int64_t count, const Sums& sums, float* scratch) const;
+  [[nodiscard]] vernier_isa::ValueTile value_tile(Range rows, Range columns, const Sums& sums, float* scratch) const;
+  void add_to_few(const Block& block, const Rows& tile, const Rows& next, const Sums& sums, float* scratch) const;
+  void add_seen_columns(const Block& block, Range keys, const Sums& sums, float* scratch) const;
+  void add_columns(const Block& block, Range rows, Range columns, const Sums& sums, float* scratch) const;
+
   const Kernels& kernels_;
   const AttentionArgs& args_;
-  const float* q_;
-  float* y_;
-  float largest_ = -std::numeric_limits<float>::infinity();
-  float total_ = 0.0F;
+  std::int64_t group_;
+  std::int64_t stride_;
+  std::int64_t tokens_;
+  std::int64_t element_bytes_;
 };
 
-void attend(const Kernels& kernels, const AttentionArgs& args, const Query& query, std::int64_t head) {
-  const KvLayer& kv = args.kv;
-  const std::int64_t kv_head = head / (args.num_heads / kv.num_kv_heads);
-  const std::int64_t bytes = kv_element_bytes(kv.dtype);
-  OnlineAttention softmax(kernels, args, head, args.q.row(query.row) + head * kv.head_dim,
-                          args.y.row(query.row) + head * kv.head_dim);
-  KvRun keys = {.first = nullptr,
-                .stride_bytes = std::int64_t{kv.num_kv_heads} * kv.head_dim * bytes,
-                .count = 0,
-                .dim = kv.head_dim,
-                .type = kv_type(kv.dtype)};
-  const std::int64_t end = query.position + 1;
-  std::int64_t position = args.window > 0 ? std::max<std::int64_t>(0, end - args.window) : 0;
-  while (position < end) {
-    const std::int64_t page_end = (position / kv.page_size + 1) * kv.page_size;
-    keys.count = std::min({kMaxRun, page_end - position, end - position});
-    const std::int64_t offset = kv_index(kv, *query.slice, position, kv_head) * bytes;
-    KvRun values = keys;
-    keys.first = static_cast<const std::byte*>(kv.keys) + offset;
-    values.first = static_cast<const std::byte*>(kv.values) + offset;
-    softmax.add(keys, values);
-    position += keys.count;
+Range Attention::keys_of(BlockSplit what) const {
+  const Block& block = *what.block;
+  return {std::max(what.split * kSplitKeys, first_key(block.first_position())),
+          std::min((what.split + 1) * kSplitKeys, block.last_position() + 1)};
+}
+
+/// Where the elements of those positions lie that belong to the first one's tile.
+Attention::Rows Attention::find_rows(const Block& block, Range positions) const {
+  const KvLayer& kv = args_.kv;
+  const std::int64_t begin = positions.begin;
+  Rows rows;
+  rows.count = std::min(positions.end, begin / kTileKeys * kTileKeys + kTileKeys) - begin;
+  const std::int64_t step = std::int64_t{kv.num_kv_heads} * kv.head_dim * element_bytes_;
+  std::int64_t offset = 0;
+  for (std::int64_t i = 0, left = 0; i < rows.count; ++i, --left, offset += step) {
+    if (left == 0) {  // another page
+      offset = kv_index(kv, *block.slice, begin + i, block.kv_head) * element_bytes_;
+      left = kv.page_size - (begin + i) % kv.page_size;
+    }
+    rows.keys[i] = static_cast<const std::byte*>(kv.keys) + offset;
+    rows.values[i] = static_cast<const std::byte*>(kv.values) + offset;
   }
-  softmax.finish();
+  return rows;
+}
+
+vernier_isa::KvRows Attention::key_rows(const Rows& rows, const Rows& next) const {
+  return {.rows = rows.keys,
+          .count = rows.count,
+          .next_rows = next.keys,
+          .next_count = next.count,
+          .dim = args_.kv.head_dim,
+          .type = kv_type(args_.kv.dtype)};
+}
+
+vernier_isa::KvRows Attention::value_rows(const Rows& rows, const Rows& next) const {
+  return {.rows = rows.values,
+          .count = rows.count,
+          .next_rows = next.values,
+          .next_count = next.count,
+          .dim = args_.kv.head_dim,
+          .type = kv_type(args_.kv.dtype)};
+}
+
+/// Scores of rows against `columns` of the keys in the scratch.
+void Attention::score(const Block& block, Range rows, Range columns, float* scratch) const {
+  float* scores = scratch + 2 * tile_size();
+  constexpr std::int64_t kRows = 32;
+  for (std::int64_t first = rows.begin; first < rows.end; first += kRows) {
+    const float* q[kRows];
+    const std::int64_t part = std::min(kRows, rows.end - first);
+    for (std::int64_t r = 0; r < part; ++r) q[r] = query(block, first + r);
+    kernels_.score_tile({.q = q,
+                         .rows = part,
+                         .keys = scratch + columns.begin,
+                         .count = columns.end - columns.begin,
+                         .dim = args_.kv.head_dim,
+                         .scores = scores + (first - rows.begin) * kTileKeys});
+  }
+}
+
+/// Makes weights of `count` columns of scores.
+void Attention::weigh(Range rows, std::int64_t count, const Sums& sums, float* scratch) const {
+  kernels_.softmax_tile({.scores = scratch + 2 * tile_size(),
+                         .rows = rows.end - rows.begin,
+                         .count = count,
+                         .scale = args_.kv.dtype == DType::kF8E4M3 ? args_.scale * args_.kv.key_scale : args_.scale,
+                         .soft_cap = args_.soft_cap,
+                         .largest = sums.largest + rows.begin,
+                         .total = sums.total + rows.begin,
+                         .keep = scratch + keep_offset()});
+}
+
+vernier_isa::ValueTile Attention::value_tile(Range rows, Range columns, const Sums& sums, float* scratch) const {
+  return {.weights = scratch + 2 * tile_size(),
+          .keep = scratch + keep_offset(),
+          .rows = rows.end - rows.begin,
+          .values = scratch + tile_size() + columns.begin * stride_,
+          .count = columns.end - columns.begin,
+          .stride = stride_,
+          .sums = sums.values + rows.begin * stride_};
+}
+
+/// A tile that all of a block's few rows see, while the next one is on its way.
+void Attention::add_to_few(const Block& block, const Rows& tile, const Rows& next, const Sums& sums,
+                           float* scratch) const {
+  const Range all{0, rows(block)};
+  kernels_.expand_keys(key_rows(tile, next), scratch);
+  score(block, all, {0, tile.count}, scratch);
+  weigh(all, tile.count, sums, scratch);
+  kernels_.add_value_rows(value_rows(tile, next), value_tile(all, {0, tile.count}, sums, scratch));
+}
+
+/// Passes columns of the expanded tile by the softmaxes of some rows.
+void Attention::add_columns(const Block& block, Range rows, Range columns, const Sums& sums, float* scratch) const {
+  score(block, rows, columns, scratch);
+  weigh(rows, columns.end - columns.begin, sums, scratch);
+  kernels_.add_values(value_tile(rows, columns, sums, scratch));
+}
+
+/// A tile of which each token sees other keys.
+void Attention::add_seen_columns(const Block& block, Range keys, const Sums& sums, float* scratch) const {
+  for (std::int64_t t = 0; t < block.num_tokens; ++t) {
+    const std::int64_t position = block.first_position() + t;
+    const std::int64_t low = std::max(keys.begin, first_key(position));
+    const std::int64_t high = std::min(keys.end, position + 1);
+    if (low >= high) continue;
+    add_columns(block, {t * group_, (t + 1) * group_}, {low - keys.begin, high - keys.begin}, sums, scratch);
+  }
+}
+
+/// The softmaxes of a block's rows over the positions of a split. A row without any has a total of 0.
+void Attention::attend_split(BlockSplit what, BlockSplit next, Sums sums, float* scratch) const {
+  const Block& block = *what.block;
+  std::fill_n(sums.largest, rows(block), -kInfinity);
+  std::fill_n(sums.total, rows(block), 0.0F);
+  std::fill_n(sums.values, rows(block) * stride_, 0.0F);
+  const std::int64_t first = block.first_position();
+  const Range keys = keys_of(what);
+  Rows tile_rows = find_rows(block, keys);
+  for (std::int64_t low = keys.begin; low < keys.end;) {
+    const std::int64_t high = low + tile_rows.count;
+    Rows next_rows;
+    next_rows.count = 0;
+    if (high < keys.end) {
+      next_rows = find_rows(block, {high, keys.end});
+    } else if (next.block != nullptr) {
+      next_rows = find_rows(*next.block, keys_of(next));
+    }
+    const bool all_see_all = high <= first + 1 && low >= first_key(block.last_position());
+    if (all_see_all && rows(block) <= kFewRows && stride_ == args_.kv.head_dim) {
+      add_to_few(block, tile_rows, next_rows, sums, scratch);
+    } else {
+      kernels_.expand_keys(key_rows(tile_rows, next_rows), scratch);
+      kernels_.expand_values(value_rows(tile_rows, next_rows), scratch + tile_size());
+      if (all_see_all) {
+        add_columns(block, {0, rows(block)}, {0, high - low}, sums, scratch);
+      } else {
+        add_seen_columns(block, {low, high}, sums, scratch);
+      }
+    }
+    tile_rows = next_rows;
+    low = high;
+  }
+}
+
+/// Sums over no keys.
+void Attention::start(const Block& block, float* largest, float* total) const {
+  for (std::int64_t r = 0; r < rows(block); ++r) {
+    const bool sink = !args_.sinks.empty();
+    largest[r] = sink ? args_.sinks[static_cast<std::size_t>(head_of(block, r))] : -kInfinity;
+    total[r] = sink ? 1.0F : 0.0F;
+    std::fill_n(result(block, r), args_.kv.head_dim, 0.0F);
+  }
+}
+
+/// Adds the sums of the next split.
+void Attention::merge(const Block& block, const Sums& split, float* largest, float* total) const {
+  for (std::int64_t r = 0; r < rows(block); ++r) {
+    if (split.total[r] == 0.0F) continue;
+    const float top = std::max(largest[r], split.largest[r]);
+    const float keep = std::exp(largest[r] - top);
+    const float factor = std::exp(split.largest[r] - top);
+    largest[r] = top;
+    total[r] = total[r] * keep + split.total[r] * factor;
+    kernels_.blend(split.values + r * stride_, factor, keep, args_.kv.head_dim, result(block, r));
+  }
+}
+
+void Attention::finish(const Block& block, const float* total) const {
+  const float scale = args_.kv.dtype == DType::kF8E4M3 ? args_.kv.value_scale : 1.0F;
+  for (std::int64_t r = 0; r < rows(block); ++r) {
+    kernels_.scale(result(block, r), scale / total[r], nullptr, args_.kv.head_dim, result(block, r));
+  }
+}
+
+/// The blocks of all slices. Those with the most keys come first, so that threads that take one after another finish
+/// together.
+std::vector<Block> make_blocks(const AttentionArgs& args, std::int64_t max_tokens) {
+  std::vector<Block> blocks;
+  for (const SequenceSlice& slice : args.slices) {
+    for (std::int64_t first = 0; first < slice.num_tokens; first += max_tokens) {
+      const std::int64_t count = std::min<std::int64_t>(max_tokens, slice.num_tokens - first);
+      for (std::int64_t head = 0; head < args.kv.num_kv_heads; ++head) blocks.push_back({&slice, head, first, count});
+    }
+  }
+  std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
+    return a.num_tokens * a.last_position() > b.num_tokens * b.last_position();
+  });
+  return blocks;
+}
+
+/// The splits of few blocks one after another, to be handled apart.
+struct SplitList {
+  std::vector<BlockSplit> splits;
+  std::vector<std::int64_t> sums_at;  ///< [splits]: where the sums of each lie
+  std::vector<std::size_t> first;     ///< [blocks]: the first split of each block in the list
+  std::int64_t sums_size = 0;
+};
+
+/// Empty where there are blocks enough to go round, or nothing to split.
+SplitList list_splits(const Attention& attention, std::span<const Block> blocks, int threads) {
+  SplitList list;
+  if (threads == 1 || static_cast<std::int64_t>(blocks.size()) >= std::int64_t{4} * threads) return list;
+  for (const Block& block : blocks) {
+    list.first.push_back(list.splits.size());
+    for (std::int64_t split = attention.first_split(block); split < attention.end_split(block); ++split) {
+      list.splits.push_back({&block, split});
+      list.sums_at.push_back(list.sums_size);
+      list.sums_size += attention.sums_size(block);
+    }
+  }
+  if (list.splits.size() == blocks.size() || list.sums_size > kMaxPartialFloats) return {};
+  return list;
 }
 
 }  // namespace
 
-Status CpuBackend::rope_and_store_kv(const RopeStoreArgs& args) {
-  VN_TRY(check_args(args));
-  const std::size_t pairs = args.rope != nullptr ? args.rope->inverse_frequencies.size() : 0;
-  const std::size_t part = (2 * pairs + static_cast<std::size_t>(args.head_dim) + 15) / 16 * 16;
-  VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
-  const auto process = [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* table = scratch + part * static_cast<std::size_t>(worker);
-    for (std::int64_t i = begin; i < end; ++i) {
-      const Query query = find_query(args.slices, i);
-      if (args.rope != nullptr) fill_rotation(*args.rope, query.position, table);
-      process_heads(kernels_, args, args.q.row(query.row), args.num_heads, args.q_norm, table);
-      if (args.v.data == nullptr) continue;
-      process_heads(kernels_, args, args.k.row(query.row), args.num_kv_heads, args.k_norm, table);
-      store_heads(kernels_, args, query, table + 2 * pairs);
-    }
-  };
-  pool_.parallel_for(count_tokens(args.slices), process, 4);
-  return {};
-}
-
 Status CpuBackend::attention(const AttentionArgs& args) {
   VN_TRY(check_args(args));
-  const auto attend_all = [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      attend(kernels_, args, find_query(args.slices, i / args.num_heads), i % args.num_heads);
+  const Attention attention(kernels_, args);
+  const std::vector<Block> blocks = make_blocks(args, attention.max_tokens());
+  const SplitList list = list_splits(attention, blocks, pool_.size());
+  const std::int64_t part = attention.scratch_size();
+  VN_ASSIGN(float* scratch, worker_floats_.get(static_cast<std::size_t>(part * pool_.size() + list.sums_size)));
+  const auto sums_of = [&](std::size_t i) {
+    return attention.sums_at(*list.splits[i].block, scratch + part * pool_.size() + list.sums_at[i]);
+  };
+  const auto attend_splits = [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      const BlockSplit next = i + 1 < static_cast<std::size_t>(end) ? list.splits[i + 1] : BlockSplit{};
+      attention.attend_split(list.splits[i], next, sums_of(i), scratch + part * worker);
     }
   };
-  pool_.parallel_for(count_tokens(args.slices) * args.num_heads, attend_all);
+  const auto attend_blocks = [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* own = scratch + part * worker;
+    for (auto b = static_cast<std::size_t>(begin); b < static_cast<std::size_t>(end); ++b) {
+      const Block& block = blocks[b];
+      const std::int64_t first = attention.first_split(block);
+      const BlockSplit next_block = b + 1 < static_cast<std::size_t>(end)
+                                        ? BlockSplit{&blocks[b + 1], attention.first_split(blocks[b + 1])}
+                                        : BlockSplit{};
+      attention.merge_splits(block, own, [&](std::int64_t split) {
+        if (!list.splits.empty()) return sums_of(list.first[b] + static_cast<std::size_t>(split - first));
+        const Sums sums = attention.sums_at(block, attention.own_sums(own));
+        const BlockSplit next = split + 1 < attention.end_split(block) ? BlockSplit{&block, split + 1} : next_block;
+        attention.attend_split({&block, split}, next, sums, own);
+        return sums;
+      });
+    }
+  };
+  if (!list.splits.empty()) pool_.parallel_for(static_cast<std::int64_t>(list.splits.size()), attend_splits);
+  pool_.parallel_for(static_cast<std::int64_t>(blocks.size()), attend_blocks);
   return {};
 }
 

@@ -8,6 +8,15 @@
 
 namespace {
 
+/// E4M3 codes, sign-extended to 16 bits, as half-precision numbers that are 2^-8 of their value: exact, subnormals and
+/// NaN included.
+inline __m256i e4m3_to_f16(__m256i codes) {
+  const __m256i shifted = _mm256_and_si256(_mm256_slli_epi16(codes, 7), _mm256_set1_epi16(static_cast<short>(0xBF80)));
+  const __m256i nan = _mm256_set1_epi16(0x3F80);
+  const __m256i is_nan = _mm256_cmpeq_epi16(_mm256_and_si256(shifted, nan), nan);
+  return _mm256_or_si256(shifted, _mm256_and_si256(is_nan, _mm256_set1_epi16(0x7FFF)));
+}
+
 struct Codes {
   __m128i bytes;
 

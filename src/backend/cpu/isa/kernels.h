@@ -35,13 +35,54 @@ struct DotTile {
 
 enum class KvType { kF32, kBF16, kF8E4M3 };
 
-/// Keys or values of one KV head at consecutive positions of a page.
-struct KvRun {
-  const std::byte* first;
-  std::int64_t stride_bytes;  ///< from one position to the next
+/// Positions of an attention tile, and the floats from one of its rows of scores to the next.
+inline constexpr std::int64_t kTileKeys = 64;
+
+/// Keys or values of one KV head at up to kTileKeys positions: where each one's elements begin.
+struct KvRows {
+  const std::byte* const* rows;
   std::int64_t count;
+  const std::byte* const* next_rows;  ///< what will be read after these: brought nearer on the way
+  std::int64_t next_count;
   std::int64_t dim;
   KvType type;
+};
+
+/// scores[r * kTileKeys + i] = sum over d, in order, of q[r][d] * keys[d * kTileKeys + i] for i < count; up to 15 more
+/// numbers of a row are overwritten. The sum of a row doesn't depend on the rows beside it.
+struct ScoreTile {
+  const float* const* q;
+  std::int64_t rows;
+  const float* keys;  ///< readable 64 bytes beyond the last number
+  std::int64_t count;
+  std::int64_t dim;
+  float* scores;
+};
+
+/// One step of softmaxes that are kept up to date while tiles of scores pass by. For each row: x = scale * score,
+/// capped; `largest` becomes the largest x so far; the scores become exp(x - largest), zeros up to a multiple of 16;
+/// `keep` = exp(old largest - new largest); total = total * keep + their sum.
+struct SoftmaxTile {
+  float* scores;
+  std::int64_t rows;
+  std::int64_t count;
+  float scale;
+  float soft_cap;  ///< 0: none
+  float* largest;  ///< [rows], as the next two
+  float* total;
+  float* keep;
+};
+
+/// sums[r * stride + d] = that * keep[r] + sum over i < count, in order, of weights[r * kTileKeys + i] *
+/// values[i * stride + d], with `stride` a multiple of 16.
+struct ValueTile {
+  const float* weights;
+  const float* keep;
+  std::int64_t rows;
+  const float* values;
+  std::int64_t count;
+  std::int64_t stride;
+  float* sums;
 };
 
 enum class GateKind { kSilu, kGeluTanh, kClampedSwiglu };
@@ -64,12 +105,17 @@ struct Kernels {
   void (*scale)(const float* x, float factor, const float* weight, std::int64_t n, float* y);
   /// y = activation(gate) * up as ActivationSpec says. y may be gate.
   void (*activate)(const Gate& gate, const float* g, const float* up, std::int64_t n, float* y);
-  /// scores[i] = q . key i
-  void (*score_keys)(const float* q, const KvRun& keys, float* scores);
-  /// x = exp(x - largest) in place; returns the sum.
-  float (*exponentials)(float* x, std::int64_t n, float largest);
-  /// sum = sum * keep + sum over i of weights[i] * value i
-  void (*add_values)(const float* weights, const KvRun& values, float keep, float* sum);
+  /// keys[d * kTileKeys + i] = element d of row i; up to 15 columns beyond the last row are overwritten.
+  void (*expand_keys)(const KvRows& from, float* keys);
+  /// values[i * stride + d] = element d of row i, zeros from dim to stride, which is dim rounded up to 16.
+  void (*expand_values)(const KvRows& from, float* values);
+  void (*score_tile)(const ScoreTile& tile);
+  void (*softmax_tile)(const SoftmaxTile& tile);
+  void (*add_values)(const ValueTile& tile);
+  /// The same straight from the cache, tile.values unused; for few rows, and dim a multiple of 16.
+  void (*add_value_rows)(const KvRows& from, const ValueTile& tile);
+  /// y = y * keep + x * factor
+  void (*blend)(const float* x, float factor, float keep, std::int64_t n, float* y);
   /// Reads `count` bytes and folds them into a number, which means nothing: measures memory.
   std::uint64_t (*fold_bytes)(const std::byte* bytes, std::int64_t count);
   /// Multiply-adds of this instruction set's fastest kind for products of bf16, from registers alone; returns how many

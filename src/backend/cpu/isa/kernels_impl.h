@@ -5,6 +5,7 @@
 #include "backend/cpu/isa/ceiling_impl.h"
 #include "backend/cpu/isa/decode_impl.h"
 #include "backend/cpu/isa/dot_impl.h"
+#include "backend/cpu/isa/kv_rows_impl.h"
 #include "backend/cpu/isa/math_impl.h"
 
 namespace {
@@ -17,9 +18,13 @@ constexpr vernier_isa::Kernels kKernels = {
     .sum_of_squares = sum_of_squares,
     .scale = scale,
     .activate = activate_all,
-    .score_keys = score_keys,
-    .exponentials = exponentials,
+    .expand_keys = expand_keys,
+    .expand_values = expand_values,
+    .score_tile = score_tile,
+    .softmax_tile = softmax_tile,
     .add_values = add_values,
+    .add_value_rows = add_value_rows,
+    .blend = blend,
     .fold_bytes = fold_bytes,
     .spin_multiply_adds = spin_multiply_adds,
 };

@@ -8,7 +8,9 @@ namespace {
 struct Lanes {
   static constexpr int kTileRows = 4;
   static constexpr int kTileTokens = 4;
-  static constexpr int kChains = 12;  ///< independent sums that hide the latency of fma()
+  static constexpr int kChains = 12;        ///< independent sums that hide the latency of fma()
+  static constexpr int kAttentionRows = 6;  // with so many vectors of columns, sums fill the registers
+  static constexpr int kAttentionVectors = 4;
   static constexpr const char* kName = "avx512";
 
   __m512 v;
@@ -29,6 +31,19 @@ struct Lanes {
   static Lanes load_f16(const std::byte* from) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)))};
   }
+  static Lanes load_e4m3(const std::byte* from) {
+    const __m256i codes = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    return {_mm512_mul_ps(_mm512_cvtph_ps(e4m3_to_f16(codes)), _mm512_set1_ps(256.0F))};
+  }
+  /// 64 bytes as they are.
+  static Lanes load_words(const std::byte* from) { return {_mm512_loadu_ps(from)}; }
+  static Lanes low_bf16(Lanes words) { return {_mm512_castsi512_ps(_mm512_slli_epi32(words.bits(), 16))}; }
+  static Lanes high_bf16(Lanes words) {
+    return {_mm512_castsi512_ps(_mm512_and_si512(words.bits(), _mm512_set1_epi32(-0x10000)))};
+  }
+  static Lanes pair_bf16(Lanes low, Lanes high) {
+    return {_mm512_castsi512_ps(_mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(low.bits(), 16), high.bits()))};
+  }
   static float half_to_float(std::uint16_t code) { return _cvtsh_ss(code); }
   static Lanes from_int8(Codes codes) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes.bytes))}; }
   static Lanes lookup16(const float* table, Codes codes) {
@@ -46,6 +61,14 @@ struct Lanes {
   // min and max return their second operand when either is NaN.
   static Lanes at_most(Lanes x, float bound) { return {_mm512_min_ps(_mm512_set1_ps(bound), x.v)}; }
   static Lanes at_least(Lanes x, float bound) { return {_mm512_max_ps(_mm512_set1_ps(bound), x.v)}; }
+  static Lanes largest(Lanes a, Lanes b) { return {_mm512_max_ps(a.v, b.v)}; }
+  static Lanes magnitude(Lanes x) { return {_mm512_abs_ps(x.v)}; }
+  static Lanes select_less(Lanes x, float bound, Lanes yes, Lanes no) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(x.v, _mm512_set1_ps(bound), _CMP_LT_OQ), no.v, yes.v)};
+  }
+  static Lanes keep_first(Lanes x, std::int64_t count, float fill) {
+    return {_mm512_mask_blend_ps(first_mask(count), _mm512_set1_ps(fill), x.v)};
+  }
   static Lanes times_power_of_two(Lanes x, Lanes biased) {
     return {_mm512_scalef_ps(x.v, _mm512_sub_ps(biased.v, _mm512_set1_ps(0x1.8p23F)))};
   }
@@ -56,6 +79,32 @@ struct Lanes {
     const __mmask16 is_nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
     const __m512i result = _mm512_mask_or_epi32(rounded, is_nan, bits, _mm512_set1_epi32(0x400000));
     return {_mm512_castsi512_ps(_mm512_and_si512(result, _mm512_set1_epi32(-0x10000)))};
+  }
+  [[nodiscard]] __m512i bits() const { return _mm512_castps_si512(v); }
+  [[nodiscard]] float largest() const { return _mm512_reduce_max_ps(v); }
+  static void transpose(Lanes (&rows)[16]) {
+    __m512 pairs[16];
+    for (int i = 0; i < 16; i += 2) {
+      pairs[i] = _mm512_unpacklo_ps(rows[i].v, rows[i + 1].v);
+      pairs[i + 1] = _mm512_unpackhi_ps(rows[i].v, rows[i + 1].v);
+    }
+    __m512 fours[16];  // fours[4 g + j]: column j of each block of four, rows 4 g .. 4 g + 3
+    for (int g = 0; g < 16; g += 4) {
+      fours[g] = _mm512_shuffle_ps(pairs[g], pairs[g + 2], 0x44);
+      fours[g + 1] = _mm512_shuffle_ps(pairs[g], pairs[g + 2], 0xEE);
+      fours[g + 2] = _mm512_shuffle_ps(pairs[g + 1], pairs[g + 3], 0x44);
+      fours[g + 3] = _mm512_shuffle_ps(pairs[g + 1], pairs[g + 3], 0xEE);
+    }
+    for (int j = 0; j < 4; ++j) {
+      const __m512 even_top = _mm512_shuffle_f32x4(fours[j], fours[4 + j], 0x88);
+      const __m512 even_bottom = _mm512_shuffle_f32x4(fours[8 + j], fours[12 + j], 0x88);
+      const __m512 odd_top = _mm512_shuffle_f32x4(fours[j], fours[4 + j], 0xDD);
+      const __m512 odd_bottom = _mm512_shuffle_f32x4(fours[8 + j], fours[12 + j], 0xDD);
+      rows[j].v = _mm512_shuffle_f32x4(even_top, even_bottom, 0x88);
+      rows[4 + j].v = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0x88);
+      rows[8 + j].v = _mm512_shuffle_f32x4(even_top, even_bottom, 0xDD);
+      rows[12 + j].v = _mm512_shuffle_f32x4(odd_top, odd_bottom, 0xDD);
+    }
   }
   [[nodiscard]] float sum() const {
     const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

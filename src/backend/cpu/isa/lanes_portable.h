@@ -58,6 +58,8 @@ struct Lanes {
   static constexpr int kTileRows = 2;
   static constexpr int kTileTokens = 1;
   static constexpr int kChains = 4;  ///< independent sums that hide the latency of fma()
+  static constexpr int kAttentionRows = 2;
+  static constexpr int kAttentionVectors = 1;
   static constexpr const char* kName = "portable";
 
   float lane[16];
@@ -91,6 +93,39 @@ struct Lanes {
       std::uint16_t code;
       std::memcpy(&code, from + 2 * i, 2);
       return __builtin_bit_cast(float, static_cast<std::uint32_t>(code) << 16);
+    });
+  }
+  static Lanes load_e4m3(const std::byte* from) {
+    return each([=](int i) {
+      const auto code = static_cast<std::uint32_t>(from[i]);
+      // As a float whose exponent is too small by 120; subnormals become normal on the way.
+      const float magnitude = __builtin_bit_cast(float, (code & 0x7F) << 20) * 0x1p120F;
+      std::uint32_t bits = __builtin_bit_cast(std::uint32_t, magnitude);
+      if ((code & 0x7F) == 0x7F) bits = 0x7FC00000;
+      return __builtin_bit_cast(float, bits | (code & 0x80) << 24);
+    });
+  }
+  /// 64 bytes as they are.
+  static Lanes load_words(const std::byte* from) {
+    Lanes r;
+    std::memcpy(r.lane, from, sizeof(r.lane));
+    return r;
+  }
+  /// The bf16 in the low, or in the high half of each 32-bit word.
+  static Lanes low_bf16(const Lanes& words) {
+    return each(
+        [&](int i) { return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, words.lane[i]) << 16); });
+  }
+  static Lanes high_bf16(const Lanes& words) {
+    return each([&](int i) {
+      return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, words.lane[i]) & 0xFFFF0000);
+    });
+  }
+  /// Words of two floats that bf16 holds exactly.
+  static Lanes pair_bf16(const Lanes& low, const Lanes& high) {
+    return each([&](int i) {
+      return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, low.lane[i]) >> 16 |
+                                           (__builtin_bit_cast(std::uint32_t, high.lane[i]) & 0xFFFF0000));
     });
   }
   static float half_to_float(std::uint16_t code) {
@@ -138,6 +173,20 @@ struct Lanes {
   static Lanes at_least(const Lanes& x, float bound) {
     return each([&](int i) { return x.lane[i] < bound ? bound : x.lane[i]; });
   }
+  static Lanes largest(const Lanes& a, const Lanes& b) {
+    return each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+  }
+  static Lanes magnitude(const Lanes& x) {
+    return each([&](int i) { return x.lane[i] < 0.0F ? -x.lane[i] : x.lane[i]; });
+  }
+  /// x < bound ? yes : no
+  static Lanes select_less(const Lanes& x, float bound, const Lanes& yes, const Lanes& no) {
+    return each([&](int i) { return x.lane[i] < bound ? yes.lane[i] : no.lane[i]; });
+  }
+  /// The first `count` lanes of x, then `fill`.
+  static Lanes keep_first(const Lanes& x, std::int64_t count, float fill) {
+    return each([&](int i) { return i < count ? x.lane[i] : fill; });
+  }
   /// x * 2^n, where n = biased - 1.5 * 2^23 is a whole number in [-160, 160].
   static Lanes times_power_of_two(const Lanes& x, const Lanes& biased) {
     return each([&](int i) {
@@ -156,6 +205,21 @@ struct Lanes {
           (bits & 0x7FFFFFFF) > 0x7F800000 ? bits | 0x400000 : bits + 0x7FFF + (bits >> 16 & 1);
       return __builtin_bit_cast(float, rounded & 0xFFFF0000);
     });
+  }
+  [[nodiscard]] float largest() const {
+    float result = lane[0];
+    for (int i = 1; i < 16; ++i) result = lane[i] > result ? lane[i] : result;
+    return result;
+  }
+  /// Lane j of row i becomes lane i of row j.
+  static void transpose(Lanes (&rows)[16]) {
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < i; ++j) {
+        const float other = rows[i].lane[j];
+        rows[i].lane[j] = rows[j].lane[i];
+        rows[j].lane[i] = other;
+      }
+    }
   }
   /// The sum of all lanes, in the same order on every instruction set.
   [[nodiscard]] float sum() const {

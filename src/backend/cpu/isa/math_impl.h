@@ -22,6 +22,21 @@ Lanes exponential(Lanes x) {
   return Lanes::times_power_of_two(p, biased);
 }
 
+/// tanh(x): an odd polynomial near zero, where the quotient beyond would lose digits.
+Lanes hyperbolic_tangent(Lanes x) {
+  constexpr float kNear = 0.625F;
+  constexpr float kPolynomial[] = {0.0208913423F, -0.0538281351F, 0.133326188F, -0.333333284F};
+  const Lanes square = x * x;
+  Lanes p = Lanes::all(-5.94648905e-3F);
+  for (const float coefficient : kPolynomial) p = Lanes::fma(p, square, Lanes::all(coefficient));
+  const Lanes near = Lanes::fma(p * square, x, x);
+  const Lanes one = Lanes::all(1.0F);
+  const Lanes decayed = exponential(Lanes::all(-2.0F) * Lanes::magnitude(x));
+  const Lanes far = (one - decayed) / (one + decayed);
+  const Lanes signed_far = Lanes::select_less(x, 0.0F, Lanes::all(0.0F) - far, far);
+  return Lanes::select_less(Lanes::magnitude(x), kNear, near, signed_far);
+}
+
 Lanes sigmoid(Lanes x) {
   const Lanes one = Lanes::all(1.0F);
   return one / (one + exponential(Lanes::all(0.0F) - x));
@@ -81,13 +96,11 @@ void scale(const float* x, float factor, const float* weight, std::int64_t n, fl
   });
 }
 
-float exponentials(float* x, std::int64_t n, float largest) {
-  Lanes sum = Lanes::all(0.0F);
+void blend(const float* x, float factor, float keep, std::int64_t n, float* y) {
   for_each_16(n, [&](std::int64_t i, std::int64_t count) {
-    exponential(Lanes::load_first(x + i, count) - Lanes::all(largest)).store_first(x + i, count);
-    sum = sum + Lanes::load_first(x + i, count);
+    const Lanes kept = Lanes::load_first(y + i, count) * Lanes::all(keep);
+    Lanes::fma(Lanes::load_first(x + i, count), Lanes::all(factor), kept).store_first(y + i, count);
   });
-  return sum.sum();
 }
 
 }  // namespace
