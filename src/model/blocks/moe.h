@@ -19,7 +19,8 @@ struct MoeBlock {
   std::span<const float> expert_scale;  ///< [experts] or empty
   ExpertWeights experts;
 
-  /// Tells the executor of the bank, so layer and top_k must be set. Reads roles router, router_bias, expert_scale, experts.gate, .up, .down and their biases.
+  /// Tells the executor of the bank, so layer and top_k must be set. Reads roles router, router_bias, expert_scale,
+  /// experts.gate, .up, .down and their biases.
   [[nodiscard]] Status load(const WeightLoader& loader);
   void reserve(Workspace& workspace) const;
   /// Adds to `y` [tokens, hidden]. `router_input` and `input` are [tokens, hidden]; most families pass the same.
