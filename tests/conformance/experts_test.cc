@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "format/decode.h"
 #include "format/format_list.h"
@@ -96,6 +97,49 @@ TEST_P(ExpertsConformance, NanLogitsStillGiveValidExperts) {
   const Routing routing = route(*backend, std::vector<float>(4, std::nanf("")), 4, args);
   EXPECT_NE(routing.ids[0], routing.ids[1]);
   for (const std::int32_t id : routing.ids) EXPECT_TRUE(id >= 0 && id < 4);
+}
+
+TEST_P(ExpertsConformance, RoutersOfEveryFormat) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  constexpr std::int64_t kRouted = 19;
+  for (const FormatCase& format : all_format_cases()) {
+    const std::int64_t dim = format.cols_multiple == 1 ? 300 : format.cols_multiple * 2;
+    const Weight router =
+        random_weight({.format = format.format, .layout = format.layout, .rows = kRouted, .cols = dim});
+    const Weight placed = backend->place(router).value();
+    Random random(5);
+    const std::vector<float> x = random.floats(3 * dim, 0.01F);
+    const TestMatrix x_matrix(*backend, 3, dim, x);
+    const Buffer ids = backend->allocate(3 * 4).value();
+    const Buffer weights = backend->allocate(3 * 4).value();
+    RouteArgs args;
+    args.x = x_matrix.view();
+    args.router = &placed;
+    args.top_k = 1;
+    args.rule = RoutingRule::kSoftmaxAll;
+    args.ids = static_cast<std::int32_t*>(ids.data());
+    args.weights = static_cast<float*>(weights.data());
+    VN_EXPECT_OK(backend->route_experts(args));
+    VN_EXPECT_OK(backend->synchronize());
+    std::vector<std::int32_t> chosen(3);
+    std::vector<float> probabilities(3);
+    VN_EXPECT_OK(backend->copy_to_host(chosen.data(), ids.data(), 3 * 4));
+    VN_EXPECT_OK(backend->copy_to_host(probabilities.data(), weights.data(), 3 * 4));
+    std::vector<double> row(static_cast<std::size_t>(dim));
+    for (std::int64_t t = 0; t < 3; ++t) {
+      std::vector<double> logits;
+      for (std::int64_t e = 0; e < kRouted; ++e) {
+        decode_row_f64(router, e, 0, dim, row.data());
+        logits.push_back(std::inner_product(row.begin(), row.end(), x.begin() + t * dim, 0.0));
+      }
+      const double most = *std::ranges::max_element(logits);
+      double total = 0.0;
+      for (const double logit : logits) total += std::exp(logit - most);
+      const auto i = static_cast<std::size_t>(t);
+      EXPECT_EQ(logits[static_cast<std::size_t>(chosen[i])], most) << format.name;
+      EXPECT_NEAR(probabilities[i], 1.0 / total, 1e-4) << format.name;
+    }
+  }
 }
 
 // --- expert_mlp ------------------------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 // A row's result depends neither on the rows beside it nor on the number of threads: equal to the bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "support/backends.h"
 #include "support/random_weight.h"
 
@@ -64,23 +67,47 @@ TEST_P(InvarianceConformance, LinearOfBatchesAndThreads) {
   }
 }
 
-TEST_P(InvarianceConformance, ExpertsOfBatchesAndThreads) {
-  constexpr std::int64_t kTokens = 13;
+TEST_P(InvarianceConformance, LargeBatches) {
+  constexpr std::int64_t kTokens = 140;
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  ASSERT_NE(backend, nullptr);
+  for (const FormatCase& format : all_format_cases()) {
+    const std::int64_t cols = format.cols_multiple > 64 ? 1024 : 1100 / format.cols_multiple * format.cols_multiple;
+    Random random(6);
+    const std::vector<float> x = random.floats(kTokens * cols);
+    const Weight weight =
+        backend->place(random_weight({.format = format.format, .layout = format.layout, .rows = 139, .cols = cols}))
+            .value();
+    const std::vector<float> together = multiply(*backend, {&weight}, x, kTokens);
+    for (const auto& [begin, count] : {std::pair{0, 1}, std::pair{100, 7}, std::pair{37, 101}}) {
+      const std::vector<float> rows(x.begin() + begin * cols, x.begin() + (begin + count) * cols);
+      const std::vector<float> apart = multiply(*backend, {&weight}, rows, count);
+      const auto first = together.begin() + begin * weight.rows;
+      ASSERT_TRUE(std::equal(apart.begin(), apart.end(), first)) << format.name << ", " << count << " tokens";
+    }
+  }
+}
+
+class ExpertInvariance : public testing::TestWithParam<std::tuple<BackendCase, int>> {};
+
+TEST_P(ExpertInvariance, ExpertsOfBatchesAndThreads) {
+  const auto& [which, num_tokens] = GetParam();
+  const std::int64_t tokens = num_tokens;
   constexpr std::int64_t kDim = 64;
   constexpr std::int64_t kTopK = 2;
   const FormatCase format = all_format_cases()[2];
   Random random(4);
-  const std::vector<float> x = random.floats(kTokens * kDim);
+  const std::vector<float> x = random.floats(tokens * kDim);
   std::vector<std::int32_t> ids;
-  for (std::int32_t t = 0; t < kTokens; ++t) {
+  for (std::int32_t t = 0; t < tokens; ++t) {
     ids.push_back(t % 3);
     ids.push_back(3 - t % 2);
   }
   ids[1] = 1;
-  const std::vector<float> weights = random.floats(kTokens * kTopK);
+  const std::vector<float> weights = random.floats(tokens * kTopK);
   std::vector<float> reference;
   for (const int threads : {1, 3}) {
-    const auto backend = make_backend(GetParam(), Precision::kBf16, threads);
+    const auto backend = make_backend(which, Precision::kBf16, threads);
     ExpertWeights experts;
     for (std::uint64_t e = 0; e < 4; ++e) {
       for (auto* list : {&experts.gate, &experts.up, &experts.down}) {
@@ -109,11 +136,11 @@ TEST_P(InvarianceConformance, ExpertsOfBatchesAndThreads) {
       VN_EXPECT_OK(backend->expert_mlp(args));
       return y.read();
     };
-    const std::vector<float> together = run(0, kTokens);
+    const std::vector<float> together = run(0, tokens);
     if (reference.empty()) reference = together;
     EXPECT_EQ(together, reference) << threads << " threads";
     std::vector<float> apart;
-    for (std::int64_t t = 0; t < kTokens; ++t) {
+    for (std::int64_t t = 0; t < tokens; ++t) {
       const std::vector<float> y = run(t, 1);
       apart.insert(apart.end(), y.begin(), y.end());
     }
@@ -121,6 +148,12 @@ TEST_P(InvarianceConformance, ExpertsOfBatchesAndThreads) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(All, ExpertInvariance,
+                         testing::Combine(testing::ValuesIn(all_backends()), testing::Values(13, 150)),
+                         [](const auto& parameter) {
+                           return std::get<0>(parameter.param).name() + "_" +
+                                  std::to_string(std::get<1>(parameter.param));
+                         });
 INSTANTIATE_TEST_SUITE_P(All, InvarianceConformance, testing::ValuesIn(all_backends()),
                          [](const auto& parameter) { return parameter.param.name(); });
 

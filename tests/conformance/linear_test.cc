@@ -126,6 +126,24 @@ TEST_P(LinearConformance, MatchesDoublePrecision) {
   }
 }
 
+/// So many tokens that backends may take other paths than for a few.
+TEST_P(LinearConformance, ManyTokens) {
+  const auto& [which, format] = GetParam();
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(which, precision);
+    ASSERT_NE(backend, nullptr);
+    LinearCase test;
+    test.spec = {.format = format.format, .layout = format.layout, .rows = 37, .cols = 0};
+    test.spec.cols = format.cols_multiple > 64 ? 512 : 604 / format.cols_multiple * format.cols_multiple;
+    test.spec.outer = OuterKind::kPerRow;
+    test.tokens = precision == Precision::kBf16 ? 133 : 45;
+    test.precision = precision;
+    test.bias = true;
+    check_linear(*backend, test);
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// With the unit matrix as input a product is the weight's value itself, to the bit.
 TEST_P(LinearConformance, UnitInputsGiveExactWeights) {
   const auto& [which, format] = GetParam();

@@ -1,5 +1,6 @@
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/gate.cuh"
+#include "backend/cuda/linear/predecessor.cuh"
 
 namespace vernier::cuda {
 namespace {
@@ -33,6 +34,8 @@ __device__ int next_place(bool flag, int& base) {
 /// One block. A warp takes whole experts and looks at all ids, so that the order is fixed.
 __global__ void __launch_bounds__(kGroupThreads)
     group_uses_kernel(const std::int32_t* ids, int uses, int experts, TableView table) {
+  release_successor();
+  wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   for (int e = warp; e < experts; e += kGroupThreads / kWarp) {
@@ -80,6 +83,8 @@ __global__ void __launch_bounds__(kGroupThreads)
 
 __global__ void __launch_bounds__(kThreads)
     activate_kernel(ActivationSpec spec, float* gate, const float* up, std::int64_t size) {
+  release_successor();
+  wait_for_predecessor();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < size) gate[i] = gated(spec, gate[i], up[i]);
 }
@@ -87,6 +92,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ CombineExperts args) {
   const int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const std::int64_t token = blockIdx.y;
+  release_successor();
+  wait_for_predecessor();
   if (col >= args.cols) return;
   float* y = args.y + token * args.y_stride + col;
   float sum = *y;
@@ -113,21 +120,18 @@ ExpertGroups group_table(const std::int32_t* table, std::int64_t uses, std::int6
 
 cudaError_t group_uses(const std::int32_t* ids, std::int64_t uses, std::int64_t experts, std::int32_t* table,
                        cudaStream_t stream) {
-  group_uses_kernel<<<1, kGroupThreads, 0, stream>>>(ids, static_cast<int>(uses), static_cast<int>(experts),
-                                                     view_table(table, uses, experts));
-  return cudaGetLastError();
+  return launch_dependent(group_uses_kernel, dim3(1), kGroupThreads, 0, stream, ids, static_cast<int>(uses),
+                          static_cast<int>(experts), view_table(table, uses, experts));
 }
 
 cudaError_t activate_experts(const ActivationSpec& spec, float* gate, const float* up, std::int64_t size,
                              cudaStream_t stream) {
-  activate_kernel<<<blocks(size), kThreads, 0, stream>>>(spec, gate, up, size);
-  return cudaGetLastError();
+  return launch_dependent(activate_kernel, dim3(blocks(size)), kThreads, 0, stream, spec, gate, up, size);
 }
 
 cudaError_t combine_experts(const CombineExperts& args, cudaStream_t stream) {
   const dim3 grid(blocks(args.cols), static_cast<unsigned>(args.tokens));
-  combine_kernel<<<grid, kThreads, 0, stream>>>(args);
-  return cudaGetLastError();
+  return launch_dependent(combine_kernel, grid, kThreads, 0, stream, args);
 }
 
 }  // namespace vernier::cuda

@@ -10,6 +10,7 @@
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
+#include "backend/cuda/linear/wide.h"
 
 namespace vernier::cuda {
 namespace {
@@ -156,21 +157,66 @@ struct ExpertStep {
     return {};
   }
 
+  [[nodiscard]] static std::int64_t padded(std::int64_t cols) { return (cols + kUnitCols - 1) / kUnitCols * kUnitCols; }
+
+  /// The step's tokens as bf16 terms, where more than one block would round them.
+  Status round_tokens(ExpertBatch& batch) const {
+    if (args.x.rows == 1) return {};
+    VN_ASSIGN(std::uint16_t* const rounded,
+              scratch<std::uint16_t>(ScratchSlot::kExpertInput, args.x.rows * batch.x.terms * padded(dim)));
+    VN_CUDA(round_input(batch.x, args.x.rows, dim, rounded, padded(dim), context.stream));
+    batch.x.rounded = rounded;
+    batch.x.rounded_stride = padded(dim);
+    return {};
+  }
+
+  /// Whether used experts have so many tokens on average that multiplying outweighs reading their weights.
+  [[nodiscard]] bool is_wide(const ExpertBatch& batch) const {
+    constexpr std::int64_t kManyColumns = 48;
+    const auto fits = [&](Packing packing) {
+      return has_wide(packing) && wide_shared_bytes(packing) <= context.max_shared_bytes;
+    };
+    return fits(bank.gate_up) && fits(bank.down) && uses * batch.x.terms >= kManyColumns * bank.experts;
+  }
+
+  Status multiply(Packing packing, const ExpertBatch& batch) const {
+    if (is_wide(batch)) {
+      VN_CUDA(wide_experts(packing, batch, context.stream));
+    } else {
+      VN_CUDA(narrow_kernels(packing).experts(batch, context.stream));
+    }
+    return {};
+  }
+
+  /// Packed weights in steps, as multiply_any().
+  Status multiply_in_steps(ExpertBatch batch) const {
+    VN_ASSIGN(float* const gate, scratch<float>(ScratchSlot::kExpertHidden, 2 * uses * ff));
+    VN_TRY(round_tokens(batch));
+    set_gate_up(batch);
+    batch.y[0] = gate;
+    batch.y[1] = gate + uses * ff;
+    VN_TRY(multiply(bank.gate_up, batch));
+    VN_CUDA(activate_experts(args.activation, gate, gate + uses * ff, uses * ff, context.stream));
+    VN_ASSIGN(std::uint16_t* const hidden,
+              scratch<std::uint16_t>(ScratchSlot::kExpertSpare, uses * batch.x.terms * padded(ff)));
+    batch.x.data = gate;
+    batch.x.stride = ff;
+    VN_CUDA(round_input(batch.x, uses, ff, hidden, padded(ff), context.stream));
+    batch.x.rounded = hidden;
+    batch.x.rounded_stride = padded(ff);
+    set_down(batch);
+    VN_TRY(multiply(bank.down, batch));
+    return {};
+  }
+
   /// Packed weights: gate, up and the activation in one launch.
   Status multiply_packed(ExpertBatch batch) const {
-    const auto padded = [](std::int64_t cols) { return (cols + kUnitCols - 1) / kUnitCols * kUnitCols; };
     const std::int64_t rows = uses * batch.x.terms;
     VN_ASSIGN(std::uint16_t* const hidden, scratch<std::uint16_t>(ScratchSlot::kExpertHidden, rows * padded(ff)));
     if (padded(ff) != ff) {
       VN_CUDA(cudaMemsetAsync(hidden, 0, static_cast<std::size_t>(rows * padded(ff)) * 2, context.stream));
     }
-    if (args.x.rows > 1) {
-      VN_ASSIGN(std::uint16_t* const rounded,
-                scratch<std::uint16_t>(ScratchSlot::kExpertInput, args.x.rows * batch.x.terms * padded(dim)));
-      VN_CUDA(round_input(batch.x, args.x.rows, dim, rounded, padded(dim), context.stream));
-      batch.x.rounded = rounded;
-      batch.x.rounded_stride = padded(dim);
-    }
+    VN_TRY(round_tokens(batch));
     set_gate_up(batch);
     batch.num_matrices = 1;  // a block takes both
     const GatedOutput gated = {.spec = args.activation, .hidden = hidden, .stride = padded(ff)};
@@ -189,7 +235,13 @@ Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const B
   VN_ASSIGN(step.results, step.scratch<float>(ScratchSlot::kExpertOutput, step.uses * dim));
   VN_ASSIGN(const ExpertBatch batch, step.make_batch());
   const bool is_packed = bank.gate_up != Packing::kNone && bank.down != Packing::kNone;
-  VN_TRY(is_packed ? step.multiply_packed(batch) : step.multiply_any(batch));
+  if (!is_packed) {
+    VN_TRY(step.multiply_any(batch));
+  } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || step.is_wide(batch)) {
+    VN_TRY(step.multiply_in_steps(batch));
+  } else {
+    VN_TRY(step.multiply_packed(batch));
+  }
   VN_CUDA(combine_experts({.results = step.results,
                            .ids = args.ids,
                            .weights = args.weights,

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/experts/router.h"
+#include "backend/cuda/linear/multiply.h"
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
 
@@ -11,11 +12,11 @@ namespace {
 /// Tokens routed at a time: a grid's second dimension ends at 65535.
 constexpr std::int64_t kTokensPerChunk = 32768;
 
-Status compute_logits(const CudaContext& context, const RouteArgs& args, float* logits) {
+Status compute_logits(CudaContext& context, const RouteArgs& args, float* logits) {
   MatrixRef router;
   VN_ASSIGN(router.weight, weight_ref(*args.router));
   router.bias = args.bias.empty() ? nullptr : args.bias.data();
-  if (has_router_kernel(*args.router)) {
+  if (has_router_kernel(args.router->format, router.weight)) {
     VN_CUDA(router_logits(
         args.router->format,
         {.router = router, .x = args.x.data, .x_stride = args.x.stride, .tokens = args.x.rows, .logits = logits},
@@ -29,8 +30,7 @@ Status compute_logits(const CudaContext& context, const RouteArgs& args, float* 
   batch.matrix[0] = router;
   batch.y[0] = logits;
   batch.y_stride[0] = args.router->rows;
-  VN_CUDA(tile_linear(batch, context.stream));
-  return {};
+  return multiply(context, batch);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "backend/cuda/experts/router.h"
+#include "backend/cuda/linear/predecessor.cuh"
 #include "backend/cuda/linear/product_job.cuh"
 #include "format/format_list.h"
 
@@ -9,22 +10,35 @@ constexpr int kWarp = 32;
 constexpr int kWarps = 8;
 constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
-/// A warp an expert and token; its lanes take every 32nd column.
+/// A warp an expert and token; its lanes take eight columns in every 256.
 template <class F>
 __global__ void __launch_bounds__(kWarp* kWarps) router_kernel(const __grid_constant__ RouterLogits args) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int expert = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t token = blockIdx.y;
+  release_successor();
+  wait_for_predecessor();
   const WeightRef& w = args.router.weight;
   if (expert >= w.rows) return;
   const std::byte* codes = w.codes + expert * w.row_stride;
   const float* x = args.x + token * args.x_stride;
+  using Code = typename F::Element::Code;
+  constexpr int kEach = 8;
   float sum = 0.0F;
-#pragma unroll 8
-  for (int k = lane; k < w.cols; k += kWarp) {
+#pragma unroll 2
+  for (int k = lane * kEach; k < w.cols; k += kWarp * kEach) {
     // Rows of a placed weight are whole elements from an aligned beginning.
-    using Code = typename F::Element::Code;
-    sum = __fmaf_rn(F::Element::decode(reinterpret_cast<const Code*>(codes)[k]), x[k], sum);
+    const Code* from = reinterpret_cast<const Code*>(codes) + k;
+    Code row[kEach];
+    float input[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const bool inside = k + i < w.cols;
+      row[i] = inside ? from[i] : Code{0};
+      input[i] = inside ? x[k + i] : 0.0F;
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sum = __fmaf_rn(F::Element::decode(row[i]), input[i], sum);
   }
   for (int step = kWarp / 2; step > 0; step /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, step));
   if (lane == 0) args.logits[token * w.rows + expert] = finish_product(args.router, expert, sum, nullptr);
@@ -61,12 +75,16 @@ __device__ int choose_next(const float* logits, int experts, const std::uint32_t
   return first_logit != first_logit ? first : best.expert;
 }
 
-/// A warp a token. Shared memory: a bit an expert, set once it is taken.
+/// A warp a token. Shared memory: its logits, and a bit an expert, set once it is taken.
 __global__ void __launch_bounds__(kWarp) choose_kernel(const __grid_constant__ ChooseExperts args) {
-  extern __shared__ std::uint32_t taken[];
+  extern __shared__ float shared_logits[];
+  release_successor();
+  wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x);
   const std::int64_t token = blockIdx.x;
-  const float* logits = args.logits + token * args.experts;
+  float* const logits = shared_logits;
+  auto* const taken = reinterpret_cast<std::uint32_t*>(shared_logits + args.experts);
+  for (int e = lane; e < args.experts; e += kWarp) logits[e] = args.logits[token * args.experts + e];
   std::int32_t* ids = args.ids + token * args.top_k;
   for (int i = lane; i < (args.experts + 31) / 32; i += kWarp) taken[i] = 0;
   __syncwarp();
@@ -94,21 +112,23 @@ __global__ void __launch_bounds__(kWarp) choose_kernel(const __grid_constant__ C
 
 }  // namespace
 
-bool has_router_kernel(const Weight& router) { return format_info(router.format).has_plain; }
+bool has_router_kernel(FormatId format, const WeightRef& router) {
+  return format_info(format).has_plain && router.packing == Packing::kNone;
+}
 
 cudaError_t router_logits(FormatId format, const RouterLogits& args, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>((args.router.weight.rows + kWarps - 1) / kWarps),
                   static_cast<unsigned>(args.tokens));
+  cudaError_t error = cudaErrorInvalidValue;
   visit_format(format, [&]<class F>(std::type_identity<F>) {
-    if constexpr (HasPlain<F>) router_kernel<F><<<grid, kWarp * kWarps, 0, stream>>>(args);
+    if constexpr (HasPlain<F>) error = launch_dependent(router_kernel<F>, grid, kWarp * kWarps, 0, stream, args);
   });
-  return cudaGetLastError();
+  return error;
 }
 
 cudaError_t choose_experts(const ChooseExperts& args, cudaStream_t stream) {
-  const std::size_t bytes = static_cast<std::size_t>((args.experts + 31) / 32) * sizeof(std::uint32_t);
-  choose_kernel<<<static_cast<unsigned>(args.tokens), kWarp, bytes, stream>>>(args);
-  return cudaGetLastError();
+  const std::size_t bytes = static_cast<std::size_t>(args.experts + (args.experts + 31) / 32) * sizeof(float);
+  return launch_dependent(choose_kernel, dim3(static_cast<unsigned>(args.tokens)), kWarp, bytes, stream, args);
 }
 
 }  // namespace vernier::cuda

@@ -18,8 +18,8 @@ struct RouterLogits {
   float* logits = nullptr;  ///< out [tokens, experts]
 };
 
-/// True where router_logits() has a kernel for the weight: plain elements.
-[[nodiscard]] bool has_router_kernel(const Weight& router);
+/// True where router_logits() has a kernel for the weight: plain elements, not packed.
+[[nodiscard]] bool has_router_kernel(FormatId format, const WeightRef& router);
 /// logits = router(x), all in fp32.
 [[nodiscard]] cudaError_t router_logits(FormatId format, const RouterLogits& args, cudaStream_t stream);
 

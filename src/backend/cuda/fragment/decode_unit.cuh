@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/fragment/weight_kind.h"
 #include "backend/cuda/fragment/weight_ref.h"
 #include "format/format_list.h"
@@ -66,8 +67,30 @@ __device__ void decode_any(FormatTypes<Formats...>, const WeightRef& w, int row,
   ((format == index++ ? decode_format<Formats>(w, layout, row, begin, count, out) : void()), ...);
 }
 
+/// The same of packed groups: scale * (code - centre), or scale * code - minimum with ggml's two roundings.
+__device__ inline float decode_group(const WeightRef& w, int row, int col) {
+  const GroupShape shape = group_shape(w.packing);
+  const std::int64_t chunks = (w.units + kChunkUnits - 1) / kChunkUnits;
+  const std::byte* chunk = w.codes + (row / kTileRows * chunks + col / kChunkCols) * shape.chunk_bytes();
+  const int r = row % kTileRows;
+  const int k = col % kChunkCols;
+  const auto code = static_cast<int>(unpack_group_code(shape, reinterpret_cast<const std::uint32_t*>(chunk), r, k));
+  const std::byte* scales = chunk + shape.scales_at() + r * 16;
+  const std::byte* factors = chunk + shape.factors_at() + r * 4;
+  const int value = shape.bits == 8 ? static_cast<std::int8_t>(code) : code - static_cast<int>(w.scale_bias & 0x7F);
+  if (shape.group_cols == 16) {
+    const auto scale = static_cast<std::int8_t>(load_u8(scales + k / 16));
+    return __fmul_rn(__fmul_rn(load_f16(factors), static_cast<float>(scale)), static_cast<float>(value));
+  }
+  if (!shape.has_factors) return __fmul_rn(load_f16(scales + k / 32 * 2), static_cast<float>(value));
+  const float scale = __fmul_rn(load_f16(factors), static_cast<float>(load_u8(scales + k / 32 * 2)));
+  const float minimum = __fmul_rn(load_f16(factors + 2), static_cast<float>(load_u8(scales + k / 32 * 2 + 1)));
+  return multiply_then_add(scale, static_cast<float>(value), -minimum);
+}
+
 /// A packed weight, value by value.
 __device__ inline float decode_packed(const WeightRef& w, int row, int col) {
+  if (has_groups(w.packing)) return decode_group(w, row, col);
   const PackedShape shape = packed_shape(w.packing, w.rows, w.cols);
   const std::int64_t unit = row / kTileRows * shape.units + col / kUnitCols;
   const auto* words = reinterpret_cast<const std::uint32_t*>(w.codes + unit * unit_bytes(w.packing));

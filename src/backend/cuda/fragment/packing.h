@@ -32,6 +32,12 @@ enum class Packing : std::uint8_t {
   kE4M3,        ///< 8-bit codes without block scales
   kE4M3ByGrid,  ///< the same, with scales for tiles of 128 columns; the grid is [rows, cols] of fp32 as it was
   kBF16,
+  // Integer codes in groups that share a scale and perhaps a minimum, applied to sums of a group: group_packing.h.
+  kGroups4,       ///< 4 bits, f16 scales of 32 columns
+  kGroups4Super,  ///< 4 bits, integer scales and minimums of 32 columns under two f16 of 256
+  kGroups5Super,  ///< the same with 5 bits
+  kGroups6Super,  ///< 6 bits, integer scales of 16 columns under an f16 of 256
+  kGroups8,       ///< 8 bits, f16 scales of 32 columns
 };
 
 constexpr int kTileRows = 16;
@@ -162,7 +168,7 @@ VN_HOST_DEVICE constexpr std::uint8_t unpack_scale(std::uint8_t packed) {
   return static_cast<std::uint8_t>((packed % 8 + 8) >> (3 - packed / 8));
 }
 
-/// A weight's extents when packed.
+/// A weight's extents when packed. (Sizes: of packings without groups; group_packing.h has the others.)
 struct PackedShape {
   Packing packing = Packing::kNone;
   std::int64_t tiles = 0;

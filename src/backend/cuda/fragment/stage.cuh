@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/fragment/mma.cuh"
 #include "backend/cuda/fragment/packing.h"
 #include "backend/cuda/fragment/weight_ref.h"
@@ -49,17 +50,22 @@ struct TileCursor {
 
 template <Packing kPacking>
 __device__ __forceinline__ TileCursor tile_cursor(const WeightRef& w, int tile, int lane) {
+  const std::int64_t chunks = (w.units + kChunkUnits - 1) / kChunkUnits;
+  if constexpr (has_groups(kPacking)) {
+    return {w.codes + tile * chunks * group_shape(kPacking).chunk_bytes(), nullptr, w.units, lane};
+  }
   return {w.codes + std::int64_t{tile} * w.units * unit_bytes(kPacking),
-          w.scales + std::int64_t{tile} * ((w.units + kChunkUnits - 1) / kChunkUnits) * chunk_scale_bytes(kPacking),
-          w.units, lane};
+          w.scales + tile * chunks * chunk_scale_bytes(kPacking), w.units, lane};
 }
 
-/// 4-bit codes: a chunk at a time. E2M1's bits as bf16 are 2^-126 times its value; one multiplication by the block
-/// scale, whose exponent the packing has raised, makes the weight times WeightRef::rescale's inverse, exactly.
-template <Packing kPacking>
+/// 4-bit codes: a chunk at a time, or one unit. E2M1's bits as bf16 are 2^-126 times its value; one multiplication by
+/// the block scale, whose exponent the packing has raised, makes the weight times WeightRef::rescale's inverse,
+/// exactly.
+template <Packing kPacking, int kUnitsAtOnce>
 struct CodedStage {
-  static constexpr int kUnits = kChunkUnits;
+  static constexpr int kUnits = kUnitsAtOnce;
   static constexpr int kGridCols = 0;
+  static constexpr int kGroupCols = 0;
   uint4 codes[kUnits];
   uint2 scales;
 
@@ -69,7 +75,12 @@ struct CodedStage {
       if (unit + i < at.units) codes[i] = load_stream(at.codes + (unit + i) * kPieceBytes + at.lane * 16);
     }
     constexpr int kLanes = scale_cols(kPacking) / 16;  // that share scales
-    scales = load_stream_half(at.scales + unit / kUnits * chunk_scale_bytes(kPacking) + at.lane / kLanes * 8);
+    const std::byte* from = at.scales + unit / kChunkUnits * chunk_scale_bytes(kPacking) + at.lane / kLanes * 8;
+    if constexpr (kUnits == 1) {
+      scales.x = *reinterpret_cast<const std::uint16_t*>(from + unit % kChunkUnits * 2);
+    } else {
+      scales = load_stream_half(from);
+    }
   }
 
   __device__ __forceinline__ void decode(int i, std::uint32_t scale_bias, FragmentA (&out)[4]) const {
@@ -91,10 +102,11 @@ struct CodedStage {
 };
 
 /// E4M3: its bits as bf16 are 2^-120 times its value.
-template <int kGrid>
+template <int kGrid, int kUnitsAtOnce>
 struct ByteStage {
-  static constexpr int kUnits = 2;
+  static constexpr int kUnits = kUnitsAtOnce;
   static constexpr int kGridCols = kGrid;
+  static constexpr int kGroupCols = 0;
   uint4 codes[kUnits][2];
 
   __device__ __forceinline__ void load(const TileCursor& at, int unit) {
@@ -127,6 +139,7 @@ struct ByteStage {
 struct PlainStage {
   static constexpr int kUnits = 1;
   static constexpr int kGridCols = 0;
+  static constexpr int kGroupCols = 0;
   uint4 codes[4];
 
   __device__ __forceinline__ void load(const TileCursor& at, int unit) {
@@ -145,18 +158,36 @@ struct PlainStage {
 
 template <Packing kPacking>
 struct StageOf {
-  using Type = CodedStage<kPacking>;
+  using Type = CodedStage<kPacking, kChunkUnits>;
 };
 template <>
 struct StageOf<Packing::kE4M3> {
-  using Type = ByteStage<0>;
+  using Type = ByteStage<0, 2>;
 };
 template <>
 struct StageOf<Packing::kE4M3ByGrid> {
-  using Type = ByteStage<128>;
+  using Type = ByteStage<kGridCols, 2>;
 };
 template <>
 struct StageOf<Packing::kBF16> {
+  using Type = PlainStage;
+};
+
+/// The same, one unit at a time.
+template <Packing kPacking>
+struct UnitStageOf {
+  using Type = CodedStage<kPacking, 1>;
+};
+template <>
+struct UnitStageOf<Packing::kE4M3> {
+  using Type = ByteStage<0, 1>;
+};
+template <>
+struct UnitStageOf<Packing::kE4M3ByGrid> {
+  using Type = ByteStage<kGridCols, 1>;
+};
+template <>
+struct UnitStageOf<Packing::kBF16> {
   using Type = PlainStage;
 };
 

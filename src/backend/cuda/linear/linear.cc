@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "backend/cuda/linear/embed.h"
+#include "backend/cuda/linear/multiply.h"
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
+#include "backend/cuda/linear/wide.h"
 
 namespace vernier::cuda {
 namespace {
@@ -22,29 +24,24 @@ void add_output(const LinearOutput& output, const WeightRef& weight, LinearBatch
 /// Input that doesn't fit into the shared memory of several blocks at once is rounded beforehand.
 constexpr std::int64_t kMostStagedBytes = 40 << 10;
 
-Status round_if_large(CudaContext& context, LinearBatch& batch) {
-  const std::int64_t units = batch.matrix[0].weight.units;
-  const std::int64_t stride = units * kUnitCols;
+/// Columns of bf16 terms from which on multiplying outweighs reading the weights.
+constexpr int kManyColumns = 96;
+
+bool is_wide(const CudaContext& context, const LinearBatch& batch) {
+  const Packing packing = batch.matrix[0].weight.packing;
+  return has_wide(packing) && batch.tokens * batch.x.terms >= kManyColumns &&
+         wide_shared_bytes(packing) <= context.max_shared_bytes;
+}
+
+Status round_once(CudaContext& context, LinearBatch& batch) {
+  const std::int64_t stride = std::int64_t{batch.matrix[0].weight.units} * kUnitCols;
   const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
-  if (rows * stride * 2 <= kMostStagedBytes) return {};
   VN_ASSIGN(void* const memory,
             context.scratch.get(ScratchSlot::kLinearInput, static_cast<std::size_t>(rows * stride * 2)));
   auto* const rounded = static_cast<std::uint16_t*>(memory);
   VN_CUDA(round_input(batch.x, batch.tokens, batch.matrix[0].weight.cols, rounded, stride, context.stream));
   batch.x.rounded = rounded;
   batch.x.rounded_stride = stride;
-  return {};
-}
-
-/// One launch for outputs whose weights are packed alike.
-Status launch(CudaContext& context, LinearBatch& batch) {
-  const Packing packing = batch.matrix[0].weight.packing;
-  if (packing == Packing::kNone) {
-    VN_CUDA(tile_linear(batch, context.stream));
-    return {};
-  }
-  VN_TRY(round_if_large(context, batch));
-  VN_CUDA(narrow_kernels(packing).linear(batch, context.stream));
   return {};
 }
 
@@ -60,15 +57,33 @@ Status linear_chunk(CudaContext& context, const LinearArgs& args, std::int64_t f
     VN_ASSIGN(const WeightRef weight, weight_ref(*output.weight));
     const bool differs = batch.count > 0 && batch.matrix[0].weight.packing != weight.packing;
     if (differs || batch.count == LinearBatch::kMost) {
-      VN_TRY(launch(context, batch));
+      VN_TRY(multiply(context, batch));
       batch.count = 0;
     }
     add_output(output, weight, batch);
   }
-  return batch.count > 0 ? launch(context, batch) : Status();
+  return batch.count > 0 ? multiply(context, batch) : Status();
 }
 
 }  // namespace
+
+Status multiply(CudaContext& context, LinearBatch batch) {
+  const Packing packing = batch.matrix[0].weight.packing;
+  if (packing == Packing::kNone) {
+    VN_CUDA(tile_linear(batch, context.stream));
+    return {};
+  }
+  const bool wide = is_wide(context, batch);
+  const std::int64_t staged_bytes =
+      std::int64_t{batch.tokens} * batch.x.terms * batch.matrix[0].weight.units * kUnitCols * 2;
+  if (wide || staged_bytes > kMostStagedBytes) VN_TRY(round_once(context, batch));
+  if (wide) {
+    VN_CUDA(wide_linear(packing, batch, context.stream));
+    return {};
+  }
+  VN_CUDA(narrow_kernels(packing).linear(batch, context.stream));
+  return {};
+}
 
 Status linear(CudaContext& context, const LinearArgs& args) {
   // So many rows of x that grids and indices stay within 32 bits.

@@ -7,7 +7,7 @@ namespace vernier::cuda {
 
 struct NarrowKernels {
   cudaError_t (*linear)(const LinearBatch&, cudaStream_t);
-  cudaError_t (*gate_up)(const ExpertBatch&, const GatedOutput&, cudaStream_t);
+  cudaError_t (*gate_up)(const ExpertBatch&, const GatedOutput&, cudaStream_t);  ///< null: has to be done in steps
   cudaError_t (*experts)(const ExpertBatch&, cudaStream_t);
 };
 
@@ -16,6 +16,11 @@ extern const NarrowKernels kNarrowE2M1ByE8M0;
 extern const NarrowKernels kNarrowE4M3;
 extern const NarrowKernels kNarrowE4M3ByGrid;
 extern const NarrowKernels kNarrowBF16;
+extern const NarrowKernels kNarrowGroups4;
+extern const NarrowKernels kNarrowGroups4Super;
+extern const NarrowKernels kNarrowGroups5Super;
+extern const NarrowKernels kNarrowGroups6Super;
+extern const NarrowKernels kNarrowGroups8;
 
 /// Of a packing other than kNone.
 [[nodiscard]] inline const NarrowKernels& narrow_kernels(Packing packing) {
@@ -24,6 +29,11 @@ extern const NarrowKernels kNarrowBF16;
     case Packing::kE2M1ByE8M0: return kNarrowE2M1ByE8M0;
     case Packing::kE4M3: return kNarrowE4M3;
     case Packing::kE4M3ByGrid: return kNarrowE4M3ByGrid;
+    case Packing::kGroups4: return kNarrowGroups4;
+    case Packing::kGroups4Super: return kNarrowGroups4Super;
+    case Packing::kGroups5Super: return kNarrowGroups5Super;
+    case Packing::kGroups6Super: return kNarrowGroups6Super;
+    case Packing::kGroups8: return kNarrowGroups8;
     default: return kNarrowBF16;
   }
 }

@@ -9,7 +9,8 @@
 namespace vernier::cuda {
 
 template <class Product>
-__global__ void __launch_bounds__(Product::kThreads) narrow_linear_kernel(const __grid_constant__ LinearBatch batch) {
+__global__ void __launch_bounds__(Product::kThreads, Product::kBlocksAtOnce)
+    narrow_linear_kernel(const __grid_constant__ LinearBatch batch) {
   extern __shared__ __align__(16) unsigned char memory[];
   release_successor();
   const ProductJob job = linear_job(batch, kTileRows * Product::kRowTiles, Product::kColumns / batch.x.terms);
@@ -18,7 +19,7 @@ __global__ void __launch_bounds__(Product::kThreads) narrow_linear_kernel(const 
 
 /// Which experts there are is known only when the kernel in front has ended.
 template <class Product>
-__global__ void __launch_bounds__(Product::kThreads)
+__global__ void __launch_bounds__(Product::kThreads, Product::kBlocksAtOnce)
     narrow_expert_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ GatedOutput gated_output) {
   extern __shared__ __align__(16) unsigned char memory[];
   release_successor();
@@ -59,12 +60,24 @@ cudaError_t launch_narrow_experts(const ExpertBatch& batch, const GatedOutput& g
                           gated_output);
 }
 
+constexpr int kManyTiles = 448;
+
 /// Columns of B that a launch has for each token's terms, from the fewest that do.
 template <Packing kPacking>
 cudaError_t narrow_linear_of(const LinearBatch& batch, cudaStream_t stream) {
   const int columns = batch.tokens * batch.x.terms;
+  if constexpr (!has_groups(kPacking) && kPacking != Packing::kBF16) {
+    // Two row tiles share what they read of the input, as soon as there are blocks enough.
+    int tiles = 0;
+    for (int i = 0; i < batch.count; ++i) tiles += batch.matrix[i].weight.rows / kTileRows;
+    if (columns <= 8 && tiles >= kManyTiles) {
+      return launch_narrow_linear<NarrowProduct<kPacking, 2, 1, false>>(batch, stream);
+    }
+  }
   if (columns <= 8) return launch_narrow_linear<NarrowProduct<kPacking, 1, 1, false>>(batch, stream);
-  if (columns <= 16) return launch_narrow_linear<NarrowProduct<kPacking, 1, 2, false>>(batch, stream);
+  if constexpr (!has_groups(kPacking)) {
+    if (columns <= 16) return launch_narrow_linear<NarrowProduct<kPacking, 1, 2, false>>(batch, stream);
+  }
   return launch_narrow_linear<NarrowProduct<kPacking, 1, 4, false>>(batch, stream);
 }
 
@@ -88,5 +101,8 @@ cudaError_t narrow_experts_of(const ExpertBatch& batch, cudaStream_t stream) {
 template <Packing kPacking>
 constexpr NarrowKernels kNarrowKernels = {narrow_linear_of<kPacking>, narrow_gate_up_of<kPacking>,
                                           narrow_experts_of<kPacking>};
+/// Without the kernel for gate and up together.
+template <Packing kPacking>
+constexpr NarrowKernels kNarrowGroupKernels = {narrow_linear_of<kPacking>, nullptr, narrow_experts_of<kPacking>};
 
 }  // namespace vernier::cuda

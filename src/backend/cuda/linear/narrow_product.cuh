@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "backend/cuda/experts/gate.cuh"
+#include "backend/cuda/fragment/group_stage.cuh"
 #include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/linear/predecessor.cuh"
 #include "backend/cuda/linear/product_job.cuh"
@@ -23,6 +24,8 @@ struct NarrowProduct {
   static constexpr int kThreads = kSegments * 32;
   static constexpr int kColumns = kGroups * 8;
   static constexpr int kRowTiles = kGated ? 1 : kTiles;  ///< of each matrix
+  /// Blocks that shall fit on a multiprocessor: with fewer registers, more bytes are on their way.
+  static constexpr int kBlocksAtOnce = kTiles * kGroups > 4 || (kGroups > 2 && Stage::kGroupCols > 0) ? 1 : 2;
   static constexpr int kPadding = 8;  ///< of a column in shared memory: its reads then meet no bank conflicts
   using Sums = float[kTiles][kGroups][4];
   /// Partial sums of all warps, once the input is no longer needed.
@@ -41,24 +44,35 @@ struct NarrowProduct {
     return kGated ? job.tile : job.tile * kTiles + tile;
   }
 
+  /// Four columns of fp32 input, zeros beyond the last.
+  static __device__ __forceinline__ float4 load_columns(const float* x, int col, int cols, bool aligned) {
+    if (aligned && col + 4 <= cols) return *reinterpret_cast<const float4*>(x + col);
+    return make_float4(col < cols ? x[col] : 0.0F, col + 1 < cols ? x[col + 1] : 0.0F,
+                       col + 2 < cols ? x[col + 2] : 0.0F, col + 3 < cols ? x[col + 3] : 0.0F);
+  }
+
   /// Rounds the job's rows of fp32 input into shared memory.
   static __device__ void stage_input(const ProductJob& job, Tokens tokens, int cols, int stride,
                                      std::uint16_t* shared) {
     const int terms = job.x.terms;
-    const int pairs = stride / 2;
+    const int padded = stride - kPadding;
     for (int token = 0; token < tokens.count; ++token) {
       const float* x = job.x.data + job.x_row(tokens.first + token) * job.x.stride;
-      auto* out = reinterpret_cast<std::uint32_t*>(shared) + token * terms * pairs;
-      for (int i = static_cast<int>(threadIdx.x); i < pairs; i += kThreads) {
-        const float low = 2 * i < cols ? x[2 * i] : 0.0F;
-        const float high = 2 * i + 1 < cols ? x[2 * i + 1] : 0.0F;
+      const bool aligned = (reinterpret_cast<std::uintptr_t>(x) & 15) == 0;
+      std::uint16_t* const out = shared + token * terms * stride;
+#pragma unroll 4
+      for (int col = static_cast<int>(threadIdx.x) * 4; col < padded; col += kThreads * 4) {
+        const float4 v = load_columns(x, col, cols, aligned);
         if (terms == 1) {
-          out[i] = round_pair(low, high);
+          *reinterpret_cast<uint2*>(out + col) = make_uint2(round_pair(v.x, v.y), round_pair(v.z, v.w));
           continue;
         }
-        const Bf16Terms a = split_terms(low);
-        const Bf16Terms b = split_terms(high);
-        for (int term = 0; term < 3; ++term) out[term * pairs + i] = pack_upper_halves(a.term[term], b.term[term]);
+        const Bf16Terms split[4] = {split_terms(v.x), split_terms(v.y), split_terms(v.z), split_terms(v.w)};
+        for (int term = 0; term < 3; ++term) {
+          *reinterpret_cast<uint2*>(out + term * stride + col) =
+              make_uint2(pack_upper_halves(split[0].term[term], split[1].term[term]),
+                         pack_upper_halves(split[2].term[term], split[3].term[term]));
+        }
       }
     }
   }
@@ -76,25 +90,46 @@ struct NarrowProduct {
     for (int group = 0; group < kGroups; ++group) {
       const int column = min(group * 8 + lane / 4, tokens.count * terms - 1);
       if (job.x.rounded == nullptr) {
-        columns.at[group] = shared + column * stride + lane % 4 * 16;
+        columns.at[group] = shared + column * stride + lane % 4 * kLaneCols;
       } else {
         const std::int64_t row = job.x_row(tokens.first + column / terms) * terms + column % terms;
-        columns.at[group] = job.x.rounded + row * job.x.rounded_stride + lane % 4 * 16;
+        columns.at[group] = job.x.rounded + row * job.x.rounded_stride + lane % 4 * kLaneCols;
       }
     }
     return columns;
   }
 
-  static __device__ __forceinline__ void multiply_unit(const Stage (&stage)[kTiles], int i,
-                                                       const std::uint32_t (&bias)[kTiles], const Columns& columns,
-                                                       int unit, Sums& sums) {
-    uint4 b[kGroups][2];
+  /// A lane's part of B in one unit: the words of fragment f are half f % 2 of group f / 2's.
+  using InputUnit = uint4[kGroups][2];
+  /// How far apart the lanes t of a column begin, and the two halves of their 16 columns.
+  static constexpr int kLaneCols = Stage::kGroupCols == 0 ? 16 : Stage::kGroupCols / 4;
+  static constexpr int kHalfCols = Stage::kGroupCols == 0 ? 8 : 32;
+
+  static __device__ __forceinline__ void load_unit(const Columns& columns, int unit, InputUnit& b) {
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      const auto* from = reinterpret_cast<const uint4*>(columns.at[group] + unit * kUnitCols);
-      b[group][0] = from[0];
-      b[group][1] = from[1];
+      const std::uint16_t* from = columns.at[group] + unit * kUnitCols;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        if constexpr (Stage::kGroupCols == 16) {
+          const uint2 first = *reinterpret_cast<const uint2*>(from + half * kHalfCols);
+          const uint2 second = *reinterpret_cast<const uint2*>(from + half * kHalfCols + 16);
+          b[group][half] = make_uint4(first.x, first.y, second.x, second.y);
+        } else {
+          b[group][half] = *reinterpret_cast<const uint4*>(from + half * kHalfCols);
+        }
+      }
     }
+  }
+  static __device__ __forceinline__ FragmentB fragment_of(const uint4 (&b)[2], int fragment) {
+    const uint4& words = b[fragment / 2];
+    return fragment % 2 == 0 ? FragmentB{{words.x, words.y}} : FragmentB{{words.z, words.w}};
+  }
+
+  using Biases = std::uint32_t[kTiles];
+
+  static __device__ __forceinline__ void multiply_unit(const Stage (&stage)[kTiles], int i, const Biases& bias,
+                                                       const InputUnit& b, Sums& sums) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       FragmentA a[4];
@@ -103,9 +138,45 @@ struct NarrowProduct {
       for (int fragment = 0; fragment < 4; ++fragment) {
 #pragma unroll
         for (int group = 0; group < kGroups; ++group) {
-          const uint4& words = b[group][fragment / 2];
-          multiply_add(sums[tile][group], a[fragment],
-                       fragment % 2 == 0 ? FragmentB{{words.x, words.y}} : FragmentB{{words.z, words.w}});
+          multiply_add(sums[tile][group], a[fragment], fragment_of(b[group], fragment));
+        }
+      }
+    }
+  }
+
+  /// Weights whose decoded codes lack the scale of their group: it multiplies the group's sum, and a minimum the sum of
+  /// the group's inputs, which a row of ones gives.
+  static __device__ __forceinline__ void multiply_groups(const Stage (&stage)[kTiles], int i, const Biases& bias,
+                                                         const InputUnit& b, Sums& sums) {
+    constexpr int kFragments = Stage::kGroupCols / 16;  // of a group
+    constexpr std::uint32_t kOnes = 0x3F803F80;
+    FragmentA a[kTiles][4];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) stage[tile].decode(i, bias[tile], a[tile]);
+#pragma unroll
+    for (int at = 0; at < 4 / kFragments; ++at) {
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        float inputs[4] = {};
+#pragma unroll
+        for (int f = 0; f < kFragments && Stage::kHasMinimum; ++f) {
+          multiply_add(inputs, {{kOnes, kOnes, kOnes, kOnes}}, fragment_of(b[group], at * kFragments + f));
+        }
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          float part[4] = {};
+#pragma unroll
+          for (int f = 0; f < kFragments; ++f) {
+            const int fragment = at * kFragments + f;
+            multiply_add(part, a[tile][fragment], fragment_of(b[group], fragment));
+          }
+          const GroupScale scale = stage[tile].group_scale(i, at);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) {
+            float& sum = sums[tile][group][j];
+            sum = __fmaf_rn(scale.scale[j / 2], part[j], sum);
+            if (Stage::kHasMinimum) sum = __fmaf_rn(-scale.minimum[j / 2], inputs[j], sum);
+          }
         }
       }
     }
@@ -131,7 +202,7 @@ struct NarrowProduct {
   struct Share {
     TileCursor cursor[kTiles];
     const float* grid[kTiles][2];
-    std::uint32_t bias[kTiles];
+    Biases bias;
     int begin;
     int end;
   };
@@ -170,8 +241,14 @@ struct NarrowProduct {
       }
 #pragma unroll
       for (int i = 0; i < Stage::kUnits; ++i) {
-        if (unit + i < share.end)
-          multiply_unit(now, i, share.bias, columns, unit + i, Stage::kGridCols > 0 ? part : sums);
+        if (unit + i >= share.end) break;
+        InputUnit b;
+        load_unit(columns, unit + i, b);
+        if constexpr (Stage::kGroupCols > 0) {
+          multiply_groups(now, i, share.bias, b, sums);
+        } else {
+          multiply_unit(now, i, share.bias, b, Stage::kGridCols > 0 ? part : sums);
+        }
       }
       if constexpr (Stage::kGridCols > 0) add_scaled(share.grid, unit, part, sums);
     }

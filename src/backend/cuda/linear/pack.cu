@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/fragment/pack_source.h"
 #include "backend/cuda/linear/pack.h"
 
@@ -58,13 +59,43 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <class F>
+__global__ void __launch_bounds__(kThreads)
+    pack_groups_kernel(const __grid_constant__ WeightRef from, PackedShape shape, std::uint32_t* to) {
+  constexpr int kWords = group_shape(GroupSource<F>::kPacking).chunk_bytes() / 4;
+  const std::int64_t words = shape.tiles * shape.chunks * kWords;
+  const std::int64_t step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < words; i += step) {
+    const std::int64_t row = i / kWords / shape.chunks * kTileRows;
+    const std::int64_t col = i / kWords % shape.chunks * kChunkCols;
+    const std::byte* codes = from.codes + row * from.row_stride + col / F::kBlockValues * F::kBlockBytes;
+    to[i] =
+        packed_chunk_word<F>(codes, from.row_stride, from.rows - row, from.cols - col, static_cast<int>(i % kWords));
+  }
+}
+
 unsigned blocks_for(std::int64_t count) {
   return static_cast<unsigned>(std::min<std::int64_t>((count + kThreads - 1) / kThreads, 1 << 16));
+}
+
+void pack_groups(const PackJob& job, cudaStream_t stream) {
+  visit_format(job.format, [&]<class F>(std::type_identity<F>) {
+    if constexpr (GroupSource<F>::kPacking != Packing::kNone) {
+      const std::int64_t words =
+          job.shape.tiles * job.shape.chunks * (group_shape(GroupSource<F>::kPacking).chunk_bytes() / 4);
+      pack_groups_kernel<F><<<blocks_for(words), kThreads, 0, stream>>>(job.from, job.shape,
+                                                                        reinterpret_cast<std::uint32_t*>(job.codes));
+    }
+  });
 }
 
 }  // namespace
 
 cudaError_t pack_weight(const PackJob& job, cudaStream_t stream) {
+  if (has_groups(job.shape.packing)) {
+    pack_groups(job, stream);
+    return cudaGetLastError();
+  }
   const PackExtent extent = {job.shape, job.from.rows, job.from.cols};
   visit_pack_source(job.format, job.layout, job.from, [&]<class Source>(const Source& source) {
     pack_codes_kernel<<<blocks_for(job.shape.code_bytes() / 4), kThreads, 0, stream>>>(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/device_memory.h"
+#include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/fragment/pack_source.h"
 #include "backend/cuda/fragment/weight_kind.h"
 #include "backend/cuda/linear/linear.h"
@@ -109,7 +110,9 @@ Result<WeightRef> upload_as_published(const CudaContext& context, const Upload& 
 
 /// How the weight may be packed; whether its numbers fit is known afterwards.
 Packing packing_of(const Weight& host) {
-  const Packing packing = visit_format(host.format, []<class F>(std::type_identity<F>) { return packing_for<F>(); });
+  const Packing packing = visit_format(host.format, []<class F>(std::type_identity<F>) {
+    return GroupSource<F>::kPacking != Packing::kNone ? GroupSource<F>::kPacking : packing_for<F>();
+  });
   const bool odd_grid = packing == Packing::kE4M3ByGrid && host.scale_block_cols != kGridCols;
   return odd_grid ? Packing::kNone : packing;
 }
@@ -123,6 +126,21 @@ std::vector<float> grid_of(const Weight& host, const HostRows& scales) {
     }
   }
   return grid;
+}
+
+std::int64_t packed_code_bytes(const PackedShape& shape) {
+  if (has_groups(shape.packing)) return shape.tiles * shape.chunks * group_shape(shape.packing).chunk_bytes();
+  return shape.code_bytes();
+}
+
+/// bf16 bits of -(128 + centre): what kernels add to codes made into 128 + code.
+std::uint32_t group_bias(std::int16_t kind) {
+  return visit_format(static_cast<FormatId>(kind / kLayoutCount), []<class F>(std::type_identity<F>) {
+    if constexpr (GroupSource<F>::kPacking != Packing::kNone) {
+      return static_cast<std::uint32_t>(BF16Codec::encode(-128.0F - static_cast<float>(GroupSource<F>::kCentre)));
+    }
+    return std::uint32_t{0};
+  });
 }
 
 /// Sets what kernels multiply packed weights' scales and sums with. False where a scale is out of bf16's range with it.
@@ -139,6 +157,8 @@ bool set_scaling(const PackReport& report, WeightRef& ref) {
     if (report.largest > 254 || report.smallest < 2 + offset) return false;
     ref.scale_bias = static_cast<std::uint32_t>(126 - offset) * 128U * kBothHalves;
     ref.rescale = std::ldexp(1.0F, offset);
+  } else if (has_groups(ref.packing)) {
+    ref.scale_bias = group_bias(ref.kind) * kBothHalves;
   }
   return true;
 }
@@ -151,8 +171,8 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
   const std::int64_t scale_bytes = has_grid ? static_cast<std::int64_t>(grid.size()) * 4 : shape.scale_bytes();
   auto placed = std::make_shared<PlacedWeight>();
   VN_ASSIGN(placed->bytes,
-            allocate_weight_bytes(context, static_cast<std::size_t>(aligned(shape.code_bytes()) + aligned(scale_bytes) +
-                                                                    upload.factors.size())));
+            allocate_weight_bytes(context, static_cast<std::size_t>(aligned(packed_code_bytes(shape)) +
+                                                                    aligned(scale_bytes) + upload.factors.size())));
   // The published bytes are needed only until they are packed.
   constexpr std::int64_t kReportBytes = 256;
   VN_ASSIGN(void* const published,
@@ -167,7 +187,7 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
   job.shape = shape;
   VN_ASSIGN(job.from, upload_as_published(context, upload, describe(host), memory + kReportBytes));
   job.codes = placed->bytes.data;
-  job.scales = placed->bytes.data + aligned(shape.code_bytes());
+  job.scales = placed->bytes.data + aligned(packed_code_bytes(shape));
   job.report = reinterpret_cast<PackReport*>(memory);
   if (has_grid) {
     const auto* const bytes = reinterpret_cast<const std::byte*>(grid.data());
@@ -188,7 +208,7 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
     ref.scale_stride = scales_per_row(host) * 4;
   }
   if (!set_scaling(report, ref)) return nullptr;
-  placed->row_factors_at = aligned(shape.code_bytes()) + aligned(scale_bytes);
+  placed->row_factors_at = aligned(packed_code_bytes(shape)) + aligned(scale_bytes);
   placed->size_bytes = placed->row_factors_at + upload.factors.size();
   return placed;
 }
@@ -243,7 +263,7 @@ std::uint64_t record_bytes(const Weight& host) {
     const PackedShape shape = packed_shape(packing, host.rows, host.cols);
     const std::int64_t grid_bytes = upload.scales.rows * scales_per_row(host) * 4;
     const std::int64_t scale_bytes = packing == Packing::kE4M3ByGrid ? grid_bytes : shape.scale_bytes();
-    size = std::max(size, aligned(shape.code_bytes()) + aligned(scale_bytes));
+    size = std::max(size, aligned(packed_code_bytes(shape)) + aligned(scale_bytes));
   }
   return static_cast<std::uint64_t>(size + aligned(upload.factors.size()));
 }

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 namespace vernier::cuda {
 
 /// Until everything in front on the stream has ended and its writes can be seen.
@@ -21,9 +23,9 @@ __device__ __forceinline__ void release_successor() {
 }
 
 /// Launches a kernel that calls wait_for_predecessor() in every thread.
-template <class... Parameters>
+template <class... Parameters>  // NOLINTNEXTLINE(readability-function-size): as a launch has them
 cudaError_t launch_dependent(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
-                             cudaStream_t stream, const Parameters&... parameters) {
+                             cudaStream_t stream, const std::type_identity_t<Parameters>&... parameters) {
   if (shared_bytes > 48 * 1024) {
     const cudaError_t error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
