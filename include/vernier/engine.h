@@ -26,6 +26,7 @@ struct EngineOptions {
   std::string device = "auto";      ///< auto, cpu, cuda, cuda:INDEX, reference
   std::string precision = "bf16";   ///< bf16 or f32: what linears do with their inputs
   std::string kv = "";              ///< bf16, f32 or fp8; empty: bf16, or f32 with precision f32
+  std::string cpu_isa = "";         ///< instruction set of the cpu device; empty: the best that the machine has
   std::string experts = "auto";     ///< auto or cpu; with a GPU also fused, offload and hybrid
   std::string expert_cache;         ///< offload, hybrid: "2GiB", "25%" or a number of experts; empty: all free memory
   std::string routing_trace;        ///< a file to record the chosen experts in; empty: none

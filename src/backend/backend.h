@@ -277,6 +277,12 @@ struct MemoryInfo {
   std::uint64_t available_bytes = 0;
 };
 
+/// Which time a rate is reckoned from.
+enum class BenchClock : std::uint8_t {
+  kWall,
+  kCpu,  ///< CPU time of the process, shared out among the threads: right where neighbours take part of the wall time
+};
+
 /// What a device can do at best, as measured just now: what `vernier bench` holds figures against. 0: unknown.
 struct Ceilings {
   double read_gb_s = 0.0;    ///< 10^9 bytes a second, read from memory that no cache holds
@@ -298,8 +304,8 @@ class Backend {
   [[nodiscard]] virtual bool is_host() const { return false; }
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
   /// Measures the device with as many threads as operations use, in well under a second. Called again and again, in
-  /// turn with what is being measured, because machines are shared.
-  [[nodiscard]] virtual Result<Ceilings> measure_ceilings() { return Ceilings{}; }
+  /// turn with what is being measured, because machines are shared. Only the cpu can honour kCpu.
+  [[nodiscard]] virtual Result<Ceilings> measure_ceilings(BenchClock /*clock*/) { return Ceilings{}; }
   /// kUnsupported with the reason when this backend has no kernel for a format.
   [[nodiscard]] virtual Status supports(FormatId format) const = 0;
 

@@ -148,4 +148,17 @@ int default_thread_count() {
   return std::max(count, 1);
 }
 
+std::uint64_t largest_cache_bytes() {
+  std::uint64_t largest = 0;
+  for (int index = 0; index < 8; ++index) {
+    const auto text = read_small_file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
+    if (!text) break;
+    std::string_view size = strip(*text);
+    if (!size.ends_with('K')) continue;  // the kernel writes no other unit
+    size.remove_suffix(1);
+    largest = std::max(largest, parse_integer<std::uint64_t>(size).value_or(0) << 10U);
+  }
+  return largest > 0 ? largest : 32ULL << 20U;
+}
+
 }  // namespace vernier

@@ -2,6 +2,7 @@
 // quota. Reads /proc and /sys only; nothing here pins or starts a thread.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ namespace vernier {
 
 /// min(usable_cpus, quota rounded down), at least 1: what num_threads = 0 means everywhere.
 [[nodiscard]] int default_thread_count();
+
+/// Bytes of the largest cache that CPU 0 can use, as sysfs says; 32 MiB where it says nothing.
+[[nodiscard]] std::uint64_t largest_cache_bytes();
 
 /// "0-3,8" as sysfs writes sets of CPUs -> {0, 1, 2, 3, 8}; nothing when malformed.
 [[nodiscard]] std::optional<std::vector<int>> parse_cpu_list(std::string_view text);

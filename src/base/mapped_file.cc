@@ -127,6 +127,22 @@ std::shared_ptr<const MappedFile> MappedFile::wrap(std::span<const std::byte> by
   return file;
 }
 
+Result<MappedFile::InMemory> MappedFile::in_memory(std::uint64_t size, std::string name) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (data == MAP_FAILED) {
+    return fail(ErrorCode::kOutOfMemory, "{}: cannot reserve {} bytes: {}", name, size, std::strerror(errno));
+  }
+  // Fewer misses of the TLB when weights are streamed. Refused where the system doesn't have them, which is no error.
+  static_cast<void>(madvise(data, size, MADV_HUGEPAGE));
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->name_ = std::move(name);
+  file->data_ = static_cast<const std::byte*>(data);
+  file->size_ = size;
+  file->owned_ = true;
+  return InMemory{std::move(file), std::span(static_cast<std::byte*>(data), size)};
+}
+
 MappedFile::~MappedFile() {
   if (!owned_) return;
   if (guard_ >= 0) {
@@ -145,7 +161,7 @@ Result<std::span<const std::byte>> MappedFile::bytes(Extent extent) const {
 }
 
 Status MappedFile::check_unchanged() const {
-  if (!owned_) return {};
+  if (path_.empty()) return {};  // memory
   struct stat info = {};
   if (stat(path_.c_str(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) != size_ || info.st_ino != inode_ ||
       modified_ns(info) != modified_ns_) {

@@ -37,6 +37,13 @@ class MappedFile {
                                                         const MapOptions& options = {});
   /// Wraps bytes that outlive the process' use of them (the embedded demo model, fuzz inputs).
   static std::shared_ptr<const MappedFile> wrap(std::span<const std::byte> bytes, std::string name);
+  /// Memory in the place of a file, for weights that are made instead of read: zero bytes, to be filled through `bytes`
+  /// before others read them. Takes address space only until it's written.
+  struct InMemory {
+    std::shared_ptr<const MappedFile> file;
+    std::span<std::byte> bytes;
+  };
+  static Result<InMemory> in_memory(std::uint64_t size, std::string name);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -339,6 +339,17 @@ Result<CheckpointFiles> CheckpointFiles::from_gguf(const std::shared_ptr<const M
   return CheckpointOpener(options).open_gguf(file);
 }
 
+Result<CheckpointFiles> CheckpointFiles::from_records(ContainerKind container, std::vector<TensorRecord> records,
+                                                      std::shared_ptr<const MappedFile> file) {
+  CheckpointFiles result;
+  result.container_ = container;
+  result.name_ = file->name();
+  result.tensors_ = std::move(records);
+  VN_ASSIGN(result.index_, TensorIndex::build(result.tensors_));
+  result.files_.push_back(std::move(file));
+  return result;
+}
+
 const TensorRecord* CheckpointFiles::find(std::string_view name) const {
   const auto at = index_.find(tensors_, name);
   return at ? &tensors_[*at] : nullptr;

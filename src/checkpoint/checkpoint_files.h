@@ -43,6 +43,11 @@ class CheckpointFiles {
   static Result<CheckpointFiles> from_gguf(const std::shared_ptr<const MappedFile>& file,
                                            const OpenOptions& options = {});
 
+  /// Tensors that are no file's: `records` lie in `file` as if a reader of that container had found them there. There
+  /// are no metadata and no side files. kCorrupt when names repeat.
+  static Result<CheckpointFiles> from_records(ContainerKind container, std::vector<TensorRecord> records,
+                                              std::shared_ptr<const MappedFile> file);
+
   [[nodiscard]] ContainerKind container() const { return container_; }
   /// Base name of what was opened, escaped: for messages.
   [[nodiscard]] const std::string& name() const { return name_; }

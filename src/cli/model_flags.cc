@@ -42,6 +42,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   add_model_argument(app, flags.model);
   EngineOptions& engine = flags.engine;
   app.add_option("--device", engine.device, "auto, cpu, cuda[:INDEX] or reference")->capture_default_str();
+  app.add_option("--cpu-isa", engine.cpu_isa, "instruction set of the cpu device, as `vernier devices` lists them")
+      ->option_text("NAME");
   app.add_option("--experts", engine.experts, "auto, fused, offload, hybrid or cpu")->capture_default_str();
   app.add_option("--expert-cache", engine.expert_cache,
                  "GPU memory for experts that come and go: a size (2GiB), a share (25%) or a number");

@@ -82,7 +82,14 @@ Result<ModelDescription> describe_hf(const CheckpointFiles& files) {
   }
   auto parsed = parse_json(text_of(file));
   if (!parsed) return tl::unexpected(with_context(std::move(parsed).error(), "config.json"));
-  const Json& config = *parsed;
+  VN_ASSIGN(ModelDescription description, describe_config(*parsed));
+  description.config.name_prefix = find_name_prefix(files);
+  return description;
+}
+
+}  // namespace
+
+Result<ModelDescription> describe_config(const Json& config) {
   const Json* type = config.find("model_type");
   if (type == nullptr || !type->is_string()) {
     return fail(ErrorCode::kCorrupt, "config.json: model_type must be a string, found {}",
@@ -92,14 +99,13 @@ Result<ModelDescription> describe_hf(const CheckpointFiles& files) {
     if (!contains(architecture.hf_model_types, type->as_string())) continue;
     auto described = architecture.config_from_hf(config);
     if (!described) return tl::unexpected(with_context(std::move(described).error(), "config.json"));
-    described->name_prefix = find_name_prefix(files);
+    described->name_prefix = "model.";
+    described->architecture = architecture.name;
     warn_of_code(config, *described);
     return ModelDescription{&architecture, *std::move(described)};
   }
   return unknown_architecture(type->as_string());
 }
-
-}  // namespace
 
 Result<ModelDescription> describe_model(const CheckpointFiles& files) {
   auto description = files.gguf() != nullptr ? describe_gguf(files) : describe_hf(files);

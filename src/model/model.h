@@ -115,5 +115,7 @@ struct ModelDescription {
   ModelConfig config;
 };
 [[nodiscard]] Result<ModelDescription> describe_model(const CheckpointFiles& files);
+/// The same from the content of a config.json alone; names of tensors then have the usual prefix.
+[[nodiscard]] Result<ModelDescription> describe_config(const Json& config);
 
 }  // namespace vernier

@@ -141,6 +141,7 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   for (const auto& [role, matrices] : weights.matrices) {
     for (const Weight& weight : matrices) VN_TRY(loaded.backend->supports(weight.format));
   }
+  loaded.traffic = weight_traffic(weights.matrices);
   VN_ASSIGN(loaded.model, architecture.build(opened.description.config, weights,
                                              {loaded.backend.get(), loaded.experts.executor.get()}));
   const CacheShapes shapes = architecture.caches(opened.description.config);
@@ -191,16 +192,20 @@ MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchL
   return needs;
 }
 
-Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+Result<OpenedModel> open_for_engine(const EngineOptions& options) {
   VN_TRY(check_options(options));
-  VN_ASSIGN(const Precision precision, parse_precision(options.precision));
+  VN_TRY(parse_precision(options.precision));
   VN_ASSIGN(const DType kv_dtype, parse_kv_dtype(options.kv, options.precision));
-
   OpenOptions open_options;
   open_options.lenient = options.lenient;
   open_options.allowed_roots = options.allowed_roots;
-  VN_ASSIGN(const OpenedModel opened, open_model(options.model, open_options, kv_dtype));
+  return open_model(options.model, open_options, kv_dtype);
+}
+
+Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, const EngineOptions& options) {
+  VN_TRY(check_options(options));
+  VN_ASSIGN(const Precision precision, parse_precision(options.precision));
+  VN_ASSIGN(const DType kv_dtype, parse_kv_dtype(options.kv, options.precision));
   VN_TRY(first_problem(opened));
   if (opened.description.architecture->build == nullptr) {
     return fail(ErrorCode::kUnsupported, "{}: architecture '{}' can be inspected but not run in this version",
@@ -211,6 +216,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
   BackendOptions backend_options;
   backend_options.precision = precision;
   backend_options.num_threads = options.threads;
+  backend_options.cpu_isa = options.cpu_isa;
   VN_ASSIGN(loaded->backend, create_backend(options.device, backend_options));
   loaded->files = opened.files.files();
   VN_TRY(read_side_files(opened, *loaded));
@@ -222,7 +228,19 @@ Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
   if (!loaded->experts.on_device) needs.weight_bytes -= opened.resolved.accounting().expert_bytes;
   VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
   fill_info(opened, options, *loaded);
-  VN_TRY(build(opened, options, kv_dtype, *loaded));
+  return loaded;
+}
+
+Status finish_model(const OpenedModel& opened, const EngineOptions& options, LoadedModel& loaded) {
+  VN_ASSIGN(const DType kv_dtype, parse_kv_dtype(options.kv, options.precision));
+  return build(opened, options, kv_dtype, loaded);
+}
+
+Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  VN_ASSIGN(const OpenedModel opened, open_for_engine(options));
+  VN_ASSIGN(auto loaded, prepare_model(opened, options));
+  VN_TRY(finish_model(opened, options, *loaded));
   loaded->info.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return loaded;
 }

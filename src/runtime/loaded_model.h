@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "placement/experts.h"
 #include "placement/memory_plan.h"
+#include "placement/weight_traffic.h"
 #include "runtime/kv_cache.h"
 #include "runtime/opened_model.h"
 #include "runtime/step_runner.h"
@@ -29,6 +30,7 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   std::unique_ptr<KvCache> cache;
   std::unique_ptr<StepRunner> runner;
+  WeightTraffic traffic;
   ModelInfo info;
 };
 
@@ -46,5 +48,13 @@ struct BatchLimits {
 /// Opens and loads. Everything that can be refused from headers, configuration or arithmetic is refused before weights
 /// are read or memory is taken.
 [[nodiscard]] Result<std::unique_ptr<LoadedModel>> load_model(const EngineOptions& options);
+
+/// The first thing that load_model() does: options, headers and configuration.
+[[nodiscard]] Result<OpenedModel> open_for_engine(const EngineOptions& options);
+/// What load_model() does then, before it takes memory: backend, and room for everything.
+[[nodiscard]] Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened,
+                                                                 const EngineOptions& options);
+/// The rest: weights, model and caches. `loaded` is what prepare_model() gave for the same arguments.
+[[nodiscard]] Status finish_model(const OpenedModel& opened, const EngineOptions& options, LoadedModel& loaded);
 
 }  // namespace vernier

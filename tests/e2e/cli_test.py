@@ -364,7 +364,7 @@ class Odds(Case):
         self.assertEqual(top, run("help"))
         self.assertEqual(run("run", "--help"), run("help", "run"))
         self.assertEqual(top[0], 0)
-        for verb in ("run", "chat", "inspect", "verify", "tokenize", "detokenize", "template", "devices", "completion", "pull"):
+        for verb in ("run", "chat", "inspect", "verify", "bench", "tokenize", "detokenize", "template", "devices", "completion", "pull"):
             self.assertIn(verb, top[1])
             code, out, _ = run(verb, "--help")
             self.assertEqual(code, 0)

@@ -1,13 +1,22 @@
 #include "backend/cpu/ceilings.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_isa.h"
+#include "base/cpu_topology.h"
 
 namespace vernier {
 namespace {
+
+constexpr std::size_t kHugePage = 2U << 20U;
 
 /// The best instruction set that this machine runs.
 const vernier_isa::Kernels& best_kernels() {
@@ -51,5 +60,21 @@ double multiply_add_gflop_s(ThreadPool& pool, const vernier_isa::Kernels& kernel
 }
 
 double dot_gflop_s(ThreadPool& pool, BenchClock clock) { return multiply_add_gflop_s(pool, best_kernels(), clock); }
+
+Result<Ceilings> CpuBackend::measure_ceilings(BenchClock clock) {
+  if (read_memory_.size() == 0) {
+    // Four times the last cache, so that little of it is left from the pass before.
+    const std::uint64_t wanted = std::clamp<std::uint64_t>(4 * largest_cache_bytes(), 256ULL << 20U, 1ULL << 30U);
+    const std::uint64_t room = std::max<std::uint64_t>(HostBackend::memory().available_bytes / 8, 16ULL << 20U);
+    const auto size = static_cast<std::size_t>(std::min(wanted, room) / kHugePage * kHugePage);
+    void* memory = std::aligned_alloc(kHugePage, size);
+    if (memory == nullptr) return fail(ErrorCode::kOutOfMemory, "cpu: can't allocate {} bytes of memory", size);
+    read_memory_ = Buffer(memory, size, [](void* data) { std::free(data); });
+    static_cast<void>(madvise(memory, size, MADV_HUGEPAGE));  // refused on some systems, which is no error
+    std::memset(memory, 1, size);
+  }
+  const std::span<const std::byte> memory(static_cast<const std::byte*>(read_memory_.data()), read_memory_.size());
+  return Ceilings{read_gb_s(pool_, memory, clock), dot_gflop_s(pool_, clock)};
+}
 
 }  // namespace vernier

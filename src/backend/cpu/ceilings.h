@@ -5,16 +5,11 @@
 #include <cstddef>
 #include <span>
 
+#include "backend/backend.h"
 #include "backend/cpu/isa/kernels.h"
 #include "base/thread_pool.h"
 
 namespace vernier {
-
-/// Which time a rate is reckoned from.
-enum class BenchClock {
-  kWall,
-  kCpu,  ///< CPU time of the process, shared out among the threads: right where neighbours take part of the wall time
-};
 
 /// Seconds on a clock since some moment; with kCpu, of a process that keeps `threads` threads busy.
 [[nodiscard]] double bench_seconds(BenchClock clock, int threads);

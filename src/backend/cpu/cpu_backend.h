@@ -17,6 +17,7 @@ class CpuBackend final : public HostBackend {
 
   [[nodiscard]] std::string_view name() const override { return "cpu"; }
   [[nodiscard]] Precision precision() const override { return precision_; }
+  [[nodiscard]] Result<Ceilings> measure_ceilings(BenchClock clock) override;  // ceilings.cc
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;
   [[nodiscard]] Status rms_norm(const RmsNormArgs& args) override;
@@ -38,6 +39,7 @@ class CpuBackend final : public HostBackend {
   const vernier_isa::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
+  Buffer read_memory_;              ///< what measure_ceilings() reads
   Scratch<float> rounded_;          ///< inputs of linears
   Scratch<const float*> pointers_;  ///< to rows of inputs
   Scratch<float> worker_floats_;    ///< a part for each worker

@@ -1,0 +1,296 @@
+// Linears and routed experts, and the weights for both.
+#include "bench/kernel_cases.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "base/mapped_file.h"
+#include "base/thread_pool.h"
+#include "bench/random.h"
+#include "bench/random_blocks.h"
+#include "format/decode.h"
+#include "format/format_list.h"
+
+namespace vernier::bench {
+namespace {
+
+constexpr std::int64_t kNoise = 1 << 18;  // floats that operands repeat
+constexpr std::int64_t kMaxCopies = 4096;
+constexpr std::int32_t kTile = 128;  // rows and columns under one scale of a grid
+constexpr std::uint64_t kAlignment = 64;
+
+std::uint64_t align(std::uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// A weight without bytes: the strides and counts that follow from format and shape.
+Result<Weight> describe(const StoredFormat& format, std::int64_t rows, std::int64_t cols) {
+  const FormatInfo& info = format_info(format.format);
+  const auto row_bytes = info.row_bytes(format.layout, cols);
+  if (!row_bytes) {
+    return fail(ErrorCode::kInvalidArgument, "rows of {} values can't be stored as {} (blocks of {})", cols,
+                format.name, info.cols_multiple(format.layout));
+  }
+  Weight weight;
+  weight.format = format.format;
+  weight.layout = format.layout;
+  weight.rows = rows;
+  weight.cols = cols;
+  weight.row_stride = *row_bytes;
+  if (format.layout == WeightLayout::kSeparate) {
+    weight.scale_dtype = info.scale_dtype;
+    weight.scale_block_rows = info.has_grid ? kTile : 1;
+    weight.scale_block_cols = info.has_grid ? kTile : info.scale_values;
+    const std::int64_t columns = (cols + weight.scale_block_cols - 1) / weight.scale_block_cols;
+    weight.scale_stride = columns * static_cast<std::int64_t>(dtype_bits(info.scale_dtype) / 8);
+  }
+  return weight;
+}
+
+/// `count` weights of one shape in backend memory.
+Result<std::vector<Weight>> make_weights(const CaseContext& context, const StoredFormat& format, LinearShape shape,
+                                         std::int64_t count) {
+  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
+  const auto code_bytes = static_cast<std::uint64_t>(model.rows * model.row_stride);
+  const std::int64_t grid_rows = (model.rows + model.scale_block_rows - 1) / model.scale_block_rows;
+  const auto scale_bytes = static_cast<std::uint64_t>(grid_rows * model.scale_stride);
+  const std::uint64_t step = align(code_bytes) + align(scale_bytes);
+  VN_ASSIGN(const MappedFile::InMemory memory,
+            MappedFile::in_memory(step * static_cast<std::uint64_t>(count), "operands"));
+  const BlockTile tile = make_tile(format.format, format.layout, shape.cols, 1);
+  ThreadPool pool(context.threads);
+  pool.parallel_for(count, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::byte* codes = memory.bytes.data() + static_cast<std::uint64_t>(i) * step;
+      const auto seed = static_cast<std::uint64_t>(i);
+      fill_from_tile(tile.codes, tile.code_unit, seed, codes, code_bytes);
+      if (scale_bytes > 0) {
+        fill_from_tile(tile.scales, tile.scale_unit, seed, codes + align(code_bytes), scale_bytes);
+      }
+    }
+  });
+  std::vector<Weight> weights;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Weight weight = model;
+    weight.codes = memory.bytes.data() + static_cast<std::uint64_t>(i) * step;
+    if (scale_bytes > 0) weight.scales = weight.codes + align(code_bytes);
+    if (format_info(format.format).outer_scale != OuterScaleUse::kNone) weight.outer.values = {tile.outer};
+    weight.owner = memory.file;
+    VN_ASSIGN(weight, context.backend->place(weight));
+    weights.push_back(std::move(weight));
+  }
+  return weights;
+}
+
+std::int64_t copies_for(const CaseContext& context, double bytes) {
+  const auto copies = static_cast<std::int64_t>(static_cast<double>(context.working_set) / bytes) + 1;
+  return std::clamp<std::int64_t>(copies, 1, kMaxCopies);
+}
+
+Status check_memory(const CaseContext& context, double bytes) {
+  const std::uint64_t available = context.backend->memory().available_bytes;
+  if (bytes <= static_cast<double>(available)) return {};
+  return fail_with_hint(ErrorCode::kOutOfMemory, "--working-set MIB makes do with less",
+                        "the operands take {:.1f} GiB, {:.1f} GiB are available", bytes / 1073741824.0,
+                        static_cast<double>(available) / 1073741824.0);
+}
+
+StoredFormat preferred(FormatId format) {
+  const FormatInfo& info = format_info(format);
+  const WeightLayout layout = info.has_separate      ? WeightLayout::kSeparate
+                              : info.has_interleaved ? WeightLayout::kInterleaved
+                                                     : WeightLayout::kPlain;
+  return {format, layout, std::string(info.name)};
+}
+
+Result<StoredFormat> parse_format(std::string_view text) {
+  constexpr std::string_view kGguf = ":gguf";
+  const bool is_gguf = text.ends_with(kGguf);
+  const std::string_view name = is_gguf ? text.substr(0, text.size() - kGguf.size()) : text;
+  const auto format = find_format(name);
+  if (!format || (is_gguf && !format_info(*format).has_interleaved)) {
+    std::string known;
+    for (const FormatInfo& info : kFormats) known += (known.empty() ? "" : ", ") + std::string(info.name);
+    return fail_with_hint(ErrorCode::kInvalidArgument, "known: all, " + known + "; with :gguf for GGUF's blocks",
+                          "--formats: unknown format '{}'", escape(text));
+  }
+  StoredFormat stored = preferred(*format);
+  if (is_gguf && stored.layout != WeightLayout::kInterleaved) {
+    stored.layout = WeightLayout::kInterleaved;
+    stored.name = text;
+  }
+  return stored;
+}
+
+/// What people have on disk: block-scaled formats in both layouts, bf16, and the usual four of ggml.
+std::vector<StoredFormat> usual_formats() {
+  std::vector<StoredFormat> formats;
+  for (std::size_t i = 0; i < kFormats.size(); ++i) {
+    const StoredFormat stored = preferred(static_cast<FormatId>(i));
+    if (!kFormats[i].has_separate) continue;
+    formats.push_back(stored);
+    if (kFormats[i].has_interleaved) {
+      formats.push_back({stored.format, WeightLayout::kInterleaved, stored.name + ":gguf"});
+    }
+  }
+  for (const std::string_view name : {"bf16", "q8_0", "q4_0", "q4_k", "q6_k"}) {
+    formats.push_back(preferred(*find_format(name)));
+  }
+  return formats;
+}
+
+}  // namespace
+
+Result<std::vector<StoredFormat>> parse_formats(const std::string& text) {
+  if (text.empty()) return usual_formats();
+  std::vector<StoredFormat> formats;
+  if (text == "all") {
+    for (std::size_t i = 0; i < kFormats.size(); ++i) formats.push_back(preferred(static_cast<FormatId>(i)));
+    return formats;
+  }
+  std::string_view rest = text;
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    VN_ASSIGN(StoredFormat format, parse_format(rest.substr(0, comma)));
+    formats.push_back(std::move(format));
+    if (comma == std::string_view::npos) return formats;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::shared_ptr<Buffer>> repeated_bytes(Backend& backend, const std::vector<std::byte>& bytes,
+                                               std::uint64_t size) {
+  VN_ASSIGN(Buffer buffer, backend.allocate(size));
+  for (std::uint64_t at = 0; at < size; at += bytes.size()) {
+    VN_TRY(backend.copy_to_device(static_cast<std::byte*>(buffer.data()) + at, bytes.data(),
+                                  std::min<std::uint64_t>(bytes.size(), size - at)));
+  }
+  return std::make_shared<Buffer>(std::move(buffer));
+}
+
+Result<std::shared_ptr<Buffer>> random_floats(Backend& backend, std::int64_t count, float factor) {
+  Random random(7);
+  std::vector<float> values(static_cast<std::size_t>(std::min(count, kNoise)));
+  for (float& value : values) value = random.normal() * factor;
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return repeated_bytes(backend, bytes, static_cast<std::uint64_t>(count) * sizeof(float));
+}
+
+Result<KernelGroup> linear_cases(const CaseContext& context, const StoredFormat& format, const LinearShape& shape,
+                                 const std::vector<std::int32_t>& tokens) {
+  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
+  const auto weight_bytes = static_cast<double>(storage_bytes(model));
+  const std::int64_t copies = copies_for(context, weight_bytes);
+  VN_TRY(check_memory(context, weight_bytes * static_cast<double>(copies)));
+  VN_ASSIGN(auto made, make_weights(context, format, shape, copies));
+  const auto weights = std::make_shared<std::vector<Weight>>(std::move(made));
+  const std::int64_t most = *std::max_element(tokens.begin(), tokens.end());
+  VN_ASSIGN(const auto x, random_floats(*context.backend, most * shape.cols));
+  VN_ASSIGN(const auto y, random_floats(*context.backend, most * shape.rows));
+  KernelGroup group;
+  for (const std::int32_t m : tokens) {
+    KernelCase one;
+    one.op = "linear";
+    one.format = format.name;
+    one.shape = fmt::format("{}x{}", shape.rows, shape.cols);
+    one.tokens = m;
+    one.bytes = weight_bytes + 4.0 * m * static_cast<double>(shape.rows + shape.cols);
+    one.flops = 2.0 * m * static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
+    one.copies = copies;
+    one.run = [backend = context.backend, weights, x, y, m, shape](std::int64_t call) {
+      const Weight& weight = (*weights)[static_cast<std::size_t>(call) % weights->size()];
+      LinearOutput output;
+      output.weight = &weight;
+      output.y = matrix_of(*y, m, shape.rows);
+      return backend->linear({matrix_of(*x, m, shape.cols), {&output, 1}});
+    };
+    group.push_back(std::move(one));
+  }
+  return group;
+}
+
+namespace {
+
+/// Choices of experts, distinct within a token, evenly drawn: `sets` times `tokens` times `used`.
+struct Routes {
+  std::shared_ptr<Buffer> ids;
+  std::shared_ptr<Buffer> weights;
+  double distinct = 0.0;  ///< experts that a set touches, on average
+};
+
+Result<Routes> draw_routes(Backend& backend, const ExpertShape& shape, std::int32_t tokens, std::int64_t sets) {
+  Random random(static_cast<std::uint64_t>(tokens));
+  std::vector<std::int32_t> ids;
+  Routes routes;
+  for (std::int64_t s = 0; s < sets; ++s) {
+    std::set<std::int32_t> touched;
+    for (std::int32_t t = 0; t < tokens; ++t) {
+      std::set<std::int32_t> own;
+      while (own.size() < static_cast<std::size_t>(shape.used)) {
+        own.insert(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(shape.experts))));
+      }
+      ids.insert(ids.end(), own.begin(), own.end());
+      touched.insert(own.begin(), own.end());
+    }
+    routes.distinct += static_cast<double>(touched.size()) / static_cast<double>(sets);
+  }
+  std::vector<std::byte> bytes(ids.size() * sizeof(ids[0]));
+  std::memcpy(bytes.data(), ids.data(), bytes.size());
+  VN_ASSIGN(routes.ids, repeated_bytes(backend, bytes, bytes.size()));
+  VN_ASSIGN(routes.weights, random_floats(backend, static_cast<std::int64_t>(ids.size()), 0.1F));
+  return routes;
+}
+
+Result<ExpertWeights> make_bank(const CaseContext& context, const StoredFormat& format, const ExpertShape& shape) {
+  ExpertWeights bank;
+  VN_ASSIGN(bank.gate, make_weights(context, format, {shape.width, shape.dim}, shape.experts));
+  VN_ASSIGN(bank.up, make_weights(context, format, {shape.width, shape.dim}, shape.experts));
+  VN_ASSIGN(bank.down, make_weights(context, format, {shape.dim, shape.width}, shape.experts));
+  return bank;
+}
+
+}  // namespace
+
+Result<KernelGroup> expert_cases(const CaseContext& context, const StoredFormat& format, const ExpertShape& shape) {
+  constexpr std::int64_t kSets = 64;
+  constexpr std::int32_t kTokens[] = {1, 4, 16, 128, 512};
+  VN_ASSIGN(const Weight wide, describe(format, shape.width, shape.dim));
+  VN_ASSIGN(const Weight down, describe(format, shape.dim, shape.width));
+  const double expert_bytes = 2.0 * static_cast<double>(storage_bytes(wide)) + static_cast<double>(storage_bytes(down));
+  const std::int64_t copies = copies_for(context, expert_bytes * static_cast<double>(shape.experts));
+  VN_TRY(check_memory(context, expert_bytes * static_cast<double>(shape.experts * copies)));
+  const auto banks = std::make_shared<std::vector<ExpertWeights>>();
+  for (std::int64_t i = 0; i < copies; ++i) {
+    VN_ASSIGN(ExpertWeights bank, make_bank(context, format, shape));
+    banks->push_back(std::move(bank));
+  }
+  VN_ASSIGN(const auto x, random_floats(*context.backend, 512 * shape.dim));
+  VN_ASSIGN(const auto y, random_floats(*context.backend, 512 * shape.dim));
+  KernelGroup group;
+  for (const std::int32_t tokens : kTokens) {
+    VN_ASSIGN(const Routes routes, draw_routes(*context.backend, shape, tokens, kSets));
+    KernelCase one;
+    one.op = "experts";
+    one.format = format.name;
+    one.shape = fmt::format("{}of{} {}x{}", shape.used, shape.experts, shape.dim, shape.width);
+    one.tokens = tokens;
+    one.bytes = routes.distinct * expert_bytes;
+    one.flops = 6.0 * tokens * shape.used * static_cast<double>(shape.dim * shape.width);
+    one.copies = copies * kSets;
+    one.run = [backend = context.backend, banks, x, y, routes, tokens, shape](std::int64_t call) {
+      const std::int64_t at = call % kSets * tokens * shape.used;
+      ExpertMlpArgs args;
+      args.x = matrix_of(*x, tokens, shape.dim);
+      args.experts = &(*banks)[static_cast<std::size_t>(call) % banks->size()];
+      args.top_k = shape.used;
+      args.ids = static_cast<const std::int32_t*>(routes.ids->data()) + at;
+      args.weights = static_cast<const float*>(routes.weights->data()) + at;
+      args.y = matrix_of(*y, tokens, shape.dim);
+      return backend->expert_mlp(args);
+    };
+    group.push_back(std::move(one));
+  }
+  return group;
+}
+
+}  // namespace vernier::bench

@@ -1,0 +1,78 @@
+// The cases of `bench kernels`: an operation with operands in place, to be called again and again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/result.h"
+
+namespace vernier::bench {
+
+/// One measurable operation. Calls with successive numbers use different operands, as many as fill the working set.
+struct KernelCase {
+  std::string op;
+  std::string format;
+  std::string shape;
+  std::int64_t tokens = 0;
+  double bytes = 0.0;
+  double flops = 0.0;
+  std::int64_t copies = 1;  ///< calls until operands repeat
+  std::function<Status(std::int64_t call)> run;
+};
+
+/// Cases that share operands; they are measured in turn.
+using KernelGroup = std::vector<KernelCase>;
+
+struct CaseContext {
+  Backend* backend = nullptr;
+  std::uint64_t working_set = 0;  ///< bytes
+  std::int32_t threads = 0;       ///< for making operands
+};
+
+/// A weight format and how its parts lie.
+struct StoredFormat {
+  FormatId format{};
+  WeightLayout layout{};
+  std::string name;  ///< "q8_0", or "NAME:gguf" where the separate layout is the usual one
+};
+/// "bf16,q8_0", "all", or "" for those most used.
+[[nodiscard]] Result<std::vector<StoredFormat>> parse_formats(const std::string& text);
+
+struct LinearShape {
+  std::int64_t rows = 0;  ///< out
+  std::int64_t cols = 0;  ///< in
+};
+[[nodiscard]] Result<KernelGroup> linear_cases(const CaseContext& context, const StoredFormat& format,
+                                               const LinearShape& shape, const std::vector<std::int32_t>& tokens);
+
+struct ExpertShape {
+  std::int64_t experts = 0;
+  std::int32_t used = 0;
+  std::int64_t dim = 0;
+  std::int64_t width = 0;
+};
+[[nodiscard]] Result<KernelGroup> expert_cases(const CaseContext& context, const StoredFormat& format,
+                                               const ExpertShape& shape);
+
+/// Decode over cached keys and prefill from nothing: 32 query heads, 8 key heads of 128.
+[[nodiscard]] Result<KernelGroup> attention_cases(const CaseContext& context, DType kv_dtype);
+/// 16 key heads and 32 value heads of 128.
+[[nodiscard]] Result<KernelGroup> delta_net_cases(const CaseContext& context);
+
+// --- operands --------------------------------------------------------------------------------------------------------
+
+/// Backend memory with numbers of mean 0 and variance 1, times `factor`.
+[[nodiscard]] Result<std::shared_ptr<Buffer>> random_floats(Backend& backend, std::int64_t count, float factor = 1.0F);
+/// Backend memory filled by repeating `bytes`.
+[[nodiscard]] Result<std::shared_ptr<Buffer>> repeated_bytes(Backend& backend, const std::vector<std::byte>& bytes,
+                                                             std::uint64_t size);
+/// A matrix over such memory.
+[[nodiscard]] inline MatrixView matrix_of(const Buffer& buffer, std::int64_t rows, std::int64_t cols) {
+  return {static_cast<float*>(buffer.data()), rows, cols, cols};
+}
+
+}  // namespace vernier::bench

@@ -1,0 +1,99 @@
+#include "cli/bench_output.h"
+
+namespace vernier::cli {
+namespace {
+
+/// Four significant digits, as far as they lie before or shortly behind the point.
+std::string number(double value) {
+  return value >= 1000.0 ? fmt::format("{:.0f}", value)
+         : value >= 100  ? fmt::format("{:.1f}", value)
+         : value >= 1.0  ? fmt::format("{:.2f}", value)
+                         : fmt::format("{:.3f}", value);
+}
+
+std::string percent(double share) { return share > 0.0 ? fmt::format("{:.0f} %", share * 100.0) : "-"; }
+
+std::string known(double value) { return value > 0.0 ? number(value) : "-"; }
+
+Json number_or_null(double value) { return value > 0.0 ? Json(value) : Json(); }
+
+Json spread_json(const bench::Spread& spread) {
+  JsonObject object;
+  object.set("median", spread.median);
+  object.set("min", spread.min);
+  object.set("max", spread.max);
+  return object;
+}
+
+Json limit_json(const Ceilings& limit) {
+  JsonObject object;
+  object.set("gb_s", number_or_null(limit.read_gb_s));
+  object.set("gflop_s", number_or_null(limit.dot_gflop_s));
+  return object;
+}
+
+}  // namespace
+
+std::string model_heading(const ModelInfo& info) {
+  return fmt::format(
+      "{}: {}, {:.2f} B parameters, {:.2f} GiB of weights; device {}, precision {}\n"
+      "{:<16} {:>7} {:>10} {:>10} {:>10} {:>8} {:>8} {:>15} {:>7}\n",
+      info.name, info.architecture, static_cast<double>(info.parameters) * 1e-9,
+      static_cast<double>(info.weight_bytes) / 1073741824.0, info.device, info.precision, "test", "depth", "tok/s",
+      "min", "max", "GB/s", "GFLOP/s", "limits", "share");
+}
+
+std::string test_line(const bench::TestResult& result) {
+  return fmt::format("{:<16} {:>7} {:>10} {:>10} {:>10} {:>8} {:>8} {:>15} {:>7}\n", result.test.name(), result.depth,
+                     number(result.tok_s.median), number(result.tok_s.min), number(result.tok_s.max),
+                     number(result.gb_s), number(result.gflop_s),
+                     known(result.limit.read_gb_s) + ", " + known(result.limit.dot_gflop_s),
+                     percent(result.share_of_limit));
+}
+
+Json test_json(const bench::TestResult& result) {
+  JsonObject object;
+  object.set("test", result.test.name());
+  object.set("depth", result.depth);
+  object.set("batch", result.test.sequences);
+  object.set("tok_s", spread_json(result.tok_s));
+  object.set("cpu_s_per_tok", result.cpu_s_per_tok);
+  object.set("weight_bytes_per_token", result.weight_bytes_per_token);
+  object.set("cache_bytes_per_token", result.cache_bytes_per_token);
+  object.set("gb_s", result.gb_s);
+  object.set("gflop_s", result.gflop_s);
+  object.set("limit", limit_json(result.limit));
+  object.set("share_of_limit", number_or_null(result.share_of_limit));
+  return object;
+}
+
+std::string kernel_heading() {
+  return fmt::format("{:<12} {:<12} {:<18} {:>6} {:>10} {:>10} {:>10} {:>8} {:>8} {:>15} {:>7}\n", "operation",
+                     "format", "shape", "tokens", "us", "min", "max", "GB/s", "GFLOP/s", "limits", "share");
+}
+
+std::string kernel_line(const bench::KernelResult& result) {
+  return fmt::format("{:<12} {:<12} {:<18} {:>6} {:>10} {:>10} {:>10} {:>8} {:>8} {:>15} {:>7}\n", result.op,
+                     result.format, result.shape, result.tokens, number(result.seconds.median * 1e6),
+                     number(result.seconds.min * 1e6), number(result.seconds.max * 1e6), number(result.gb_s),
+                     number(result.gflop_s), known(result.limit.read_gb_s) + ", " + known(result.limit.dot_gflop_s),
+                     percent(result.share_of_limit));
+}
+
+Json kernel_json(const bench::KernelResult& result) {
+  JsonObject object;
+  object.set("op", result.op);
+  object.set("format", result.format);
+  object.set("shape", result.shape);
+  object.set("tokens", result.tokens);
+  object.set("seconds", spread_json(result.seconds));
+  object.set("bytes", result.bytes);
+  object.set("flops", result.flops);
+  object.set("gb_s", result.gb_s);
+  object.set("gflop_s", result.gflop_s);
+  object.set("limit", limit_json(result.limit));
+  object.set("share_of_limit", number_or_null(result.share_of_limit));
+  return object;
+}
+
+}  // namespace vernier::cli
