@@ -24,6 +24,7 @@ struct BenchFlags {
   bool jsonl = false;
   bench::SyntheticOptions synthetic;
   bench::KernelBenchOptions kernels;
+  bench::ExpertReplayOptions experts;
   std::string clock = "wall";
 
   [[nodiscard]] BenchClock bench_clock() const { return clock == "cpu" ? BenchClock::kCpu : BenchClock::kWall; }
@@ -101,10 +102,25 @@ Status bench_kernels(const BenchFlags& flags) {
   });
 }
 
+Status bench_experts(const BenchFlags& flags) {
+  VN_ASSIGN(const auto replays, bench::replay_experts(flags.experts));
+  if (!flags.jsonl) print(replay_heading());
+  for (const bench::ExpertReplay& replay : replays) {
+    print(flags.jsonl ? to_json_text(replay_json(replay)) + "\n" : replay_line(replay));
+  }
+  return {};
+}
+
 int bench_verb(const BenchFlags& flags) {
   if (flags.synthetic.shape == "help") return list_shapes();
   Status status = check_flags(flags);
-  if (status) status = flags.model.model == "kernels" ? bench_kernels(flags) : bench_model(flags);
+  if (status && flags.model.model == "kernels") {
+    status = bench_kernels(flags);
+  } else if (status && flags.model.model == "experts") {
+    status = bench_experts(flags);
+  } else if (status) {
+    status = bench_model(flags);
+  }
   return status ? kExitDone : report(status.error());
 }
 
@@ -114,7 +130,7 @@ VerbBody declare_bench(CLI::App& app) {
   const auto flags = std::make_shared<BenchFlags>();
   flags->model.engine.batch_tokens = kDefaultBatch;
   add_model_flags(app, flags->model);
-  app.get_option("model")->description("as elsewhere, or 'kernels': single operations");
+  app.get_option("model")->description("as elsewhere; 'kernels': single operations; 'experts': routing against caches");
   app.add_option(
          "--tests", flags->tests,
          "pp512: a prompt of 512 tokens; tg128: 128 tokens generated; tg64x16: in 16 sequences at once; pp512+tg128")
@@ -148,6 +164,13 @@ VerbBody declare_bench(CLI::App& app) {
       ->option_text("LIST");
   app.add_option("--working-set", flags->kernels.working_set_mib,
                  "kernels: MiB of operands to rotate through (default: four times the largest cache)");
+  app.add_option("--trace", flags->experts.trace, "experts: routing recorded by --routing-trace")->option_text("FILE");
+  app.add_option("--caches", flags->experts.caches, "experts: cache sizes, in experts or shares of them")
+      ->option_text("LIST")
+      ->capture_default_str();
+  app.add_option("--policies", flags->experts.policies, "experts: what leaves a full cache")
+      ->option_text("LIST")
+      ->capture_default_str();
   return [flags] { return bench_verb(*flags); };
 }
 

@@ -96,4 +96,24 @@ Json kernel_json(const bench::KernelResult& result) {
   return object;
 }
 
+std::string replay_heading() {
+  return fmt::format("{:<8} {:>8} {:>8} {:>10} {:>10}\n", "policy", "slots", "of", "uses", "hits");
+}
+
+std::string replay_line(const bench::ExpertReplay& replay) {
+  const double share = replay.uses > 0 ? static_cast<double>(replay.hits) / static_cast<double>(replay.uses) : 0.0;
+  return fmt::format("{:<8} {:>8} {:>8} {:>10} {:>8.1f} %\n", replay.policy, replay.slots, replay.experts, replay.uses,
+                     share * 100.0);
+}
+
+Json replay_json(const bench::ExpertReplay& replay) {
+  JsonObject object;
+  object.set("policy", replay.policy);
+  object.set("slots", replay.slots);
+  object.set("experts", replay.experts);
+  object.set("uses", replay.uses);
+  object.set("hits", replay.hits);
+  return object;
+}
+
 }  // namespace vernier::cli

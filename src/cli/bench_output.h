@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "bench/expert_replay.h"
 #include "bench/kernel_bench.h"
 #include "bench/model_bench.h"
 #include "vernier/engine.h"
@@ -17,5 +18,9 @@ namespace vernier::cli {
 [[nodiscard]] std::string kernel_heading();
 [[nodiscard]] std::string kernel_line(const bench::KernelResult& result);
 [[nodiscard]] Json kernel_json(const bench::KernelResult& result);
+
+[[nodiscard]] std::string replay_heading();
+[[nodiscard]] std::string replay_line(const bench::ExpertReplay& replay);
+[[nodiscard]] Json replay_json(const bench::ExpertReplay& replay);
 
 }  // namespace vernier::cli

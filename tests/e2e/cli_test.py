@@ -371,6 +371,28 @@ class Odds(Case):
             self.assertIn("--config", out)
         self.assertRegex(run("--version")[1], r"^\d+\.\d+\.\d+\n$")
 
+    def test_routing_is_recorded_and_replayed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = Path(folder) / "trace.jsonl"
+            code, _, err = run("run", ZOO / "qwen3moe/nvfp4", "--raw", "-p", "The", "-n", "6", "--temp", "0",
+                               "--ignore-eos", "--routing-trace", trace)
+            self.assertEqual(code, 0, err)
+            code, out, err = run("bench", "experts", "--trace", trace, "--jsonl", "--caches", "50%,100%")
+            self.assertEqual(code, 0, err)
+            replays = [json.loads(line) for line in out.splitlines()]
+            self.assertEqual([replay["policy"] for replay in replays], ["lru"] * 2 + ["lfu"] * 2 + ["fifo"] * 2)
+            for half, full in zip(replays[::2], replays[1::2]):
+                self.assertEqual(full["uses"], half["uses"])
+                self.assertLessEqual(half["hits"], full["hits"])
+                self.assertGreaterEqual(full["hits"], full["uses"] - full["experts"])
+            self.refuses(64, "policy", "bench", "experts", "--trace", trace, "--policies", "best")
+            self.refuses(64, "--expert-cache", "bench", "experts", "--trace", trace, "--caches", "0%")
+            trace.write_text("no trace\n")
+            self.refuses(65, "line 1", "bench", "experts", "--trace", trace)
+            self.refuses(66, "no-such", "bench", "experts", "--trace", Path(folder) / "no-such")
+        self.refuses(64, "--trace", "bench", "experts")
+        self.refuses(74, "routing trace", "run", ZOO / "qwen3moe/nvfp4", "-p", "x", "--routing-trace", "/no/such/file")
+
     def test_devices(self):
         found = json.loads(run("devices", "--json")[1])
         names = [device["name"] for device in found["devices"]]
