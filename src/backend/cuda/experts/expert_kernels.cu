@@ -81,12 +81,18 @@ __global__ void __launch_bounds__(kGroupThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    activate_kernel(ActivationSpec spec, float* gate, const float* up, std::int64_t size) {
+/// A block a row (a use's place) and kThreads columns.
+__global__ void __launch_bounds__(kThreads) activate_kernel(const __grid_constant__ ActivateExperts args) {
   release_successor();
   wait_for_predecessor();
-  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < size) gate[i] = gated(spec, gate[i], up[i]);
+  const int place = static_cast<int>(blockIdx.x);
+  const int col = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
+  if (col >= args.cols) return;
+  const ExpertGroups& groups = args.groups;
+  const bool is_used = groups.count != nullptr ? place < groups.first[*groups.count]
+                                               : groups.expert[place] >= 0 && groups.expert[place] < args.experts;
+  const std::int64_t i = std::int64_t{place} * args.cols + col;
+  args.gate[i] = is_used ? gated(args.spec, args.gate[i], args.up[i]) : 0.0F;
 }
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ CombineExperts args) {
@@ -124,9 +130,9 @@ cudaError_t group_uses(const std::int32_t* ids, std::int64_t uses, std::int64_t 
                           static_cast<int>(experts), view_table(table, uses, experts));
 }
 
-cudaError_t activate_experts(const ActivationSpec& spec, float* gate, const float* up, std::int64_t size,
-                             cudaStream_t stream) {
-  return launch_dependent(activate_kernel, dim3(blocks(size)), kThreads, 0, stream, spec, gate, up, size);
+cudaError_t activate_experts(const ActivateExperts& args, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(args.places), blocks(args.cols));
+  return launch_dependent(activate_kernel, grid, kThreads, 0, stream, args);
 }
 
 cudaError_t combine_experts(const CombineExperts& args, cudaStream_t stream) {

@@ -19,9 +19,17 @@ namespace vernier::cuda {
 /// The parts of such a table.
 [[nodiscard]] ExpertGroups group_table(const std::int32_t* table, std::int64_t uses, std::int64_t experts);
 
-/// gate = act(gate, up), [rows, cols], both dense.
-[[nodiscard]] cudaError_t activate_experts(const ActivationSpec& spec, float* gate, const float* up, std::int64_t size,
-                                           cudaStream_t stream);
+/// gate = act(gate, up) for every use that has a place in the groups; the rows of others become zeros.
+struct ActivateExperts {
+  ActivationSpec spec;
+  ExpertGroups groups;
+  std::int64_t places = 0;
+  std::int32_t cols = 0;
+  std::int32_t experts = 0;
+  float* gate = nullptr;      ///< [places, cols]
+  const float* up = nullptr;  ///< [places, cols]
+};
+[[nodiscard]] cudaError_t activate_experts(const ActivateExperts& args, cudaStream_t stream);
 
 /// y[t] += sum over j of weights[t, j] * results[t * top_k + j], in the order of j. An id of -1 adds nothing;
 /// others outside the experts make the row NaN.

@@ -142,6 +142,17 @@ struct ExpertStep {
     batch.y_by_use = true;
   }
 
+  /// The activation on gate and up [uses, ff] each, one behind the other.
+  [[nodiscard]] ActivateExperts activation_of(const ExpertBatch& batch, float* gate) const {
+    return {.spec = args.activation,
+            .groups = batch.groups,
+            .places = uses,
+            .cols = static_cast<std::int32_t>(ff),
+            .experts = batch.experts,
+            .gate = gate,
+            .up = gate + uses * ff};
+  }
+
   /// Any weights: gate and up, the activation, down.
   Status multiply_any(ExpertBatch batch) const {
     VN_ASSIGN(float* const gate, scratch<float>(ScratchSlot::kExpertHidden, 2 * uses * ff));
@@ -149,7 +160,7 @@ struct ExpertStep {
     batch.y[0] = gate;
     batch.y[1] = gate + uses * ff;
     VN_CUDA(tile_experts(batch, context.stream));
-    VN_CUDA(activate_experts(args.activation, gate, gate + uses * ff, uses * ff, context.stream));
+    VN_CUDA(activate_experts(activation_of(batch, gate), context.stream));
     batch.x.data = gate;
     batch.x.stride = ff;
     set_down(batch);
@@ -196,7 +207,7 @@ struct ExpertStep {
     batch.y[0] = gate;
     batch.y[1] = gate + uses * ff;
     VN_TRY(multiply(bank.gate_up, batch));
-    VN_CUDA(activate_experts(args.activation, gate, gate + uses * ff, uses * ff, context.stream));
+    VN_CUDA(activate_experts(activation_of(batch, gate), context.stream));
     VN_ASSIGN(std::uint16_t* const hidden,
               scratch<std::uint16_t>(ScratchSlot::kExpertSpare, uses * batch.x.terms * padded(ff)));
     batch.x.data = gate;

@@ -24,13 +24,17 @@ void add_output(const LinearOutput& output, const WeightRef& weight, LinearBatch
 /// Input that doesn't fit into the shared memory of several blocks at once is rounded beforehand.
 constexpr std::int64_t kMostStagedBytes = 40 << 10;
 
-/// Columns of bf16 terms from which on multiplying outweighs reading the weights.
-constexpr int kManyColumns = 96;
-
+/// Whether multiplying outweighs reading the weights, and there are blocks enough for it.
 bool is_wide(const CudaContext& context, const LinearBatch& batch) {
   const Packing packing = batch.matrix[0].weight.packing;
-  return has_wide(packing) && batch.tokens * batch.x.terms >= kManyColumns &&
-         wide_shared_bytes(packing) <= context.max_shared_bytes;
+  if (!has_wide(packing) || wide_shared_bytes(packing) > context.max_shared_bytes) return false;
+  constexpr int kFewColumns = 96;  // of bf16 terms
+  constexpr int kManyColumns = 128;
+  constexpr int kRowsOfBlock = 128;
+  const int columns = batch.tokens * batch.x.terms;
+  int blocks = 0;
+  for (int i = 0; i < batch.count; ++i) blocks += batch.matrix[i].weight.rows / kRowsOfBlock;
+  return columns > kManyColumns || (columns >= kFewColumns && 4 * blocks >= 3 * context.num_sms);
 }
 
 Status round_once(CudaContext& context, LinearBatch& batch) {

@@ -1,7 +1,8 @@
-// Products with few tokens: reading the weights is the work. A block takes one or two row tiles; its eight warps cut
-// the columns among them, each streams its share of the packed weights into registers and multiplies on tensor cores
-// with weights as the 16 rows and tokens (each of their bf16 terms one) as the columns. The eight partial sums are
-// added in their order at the end.
+// Products with few tokens: reading the weights is the work. A block takes one or two row tiles at a time; its eight
+// warps cut the columns among them, each streams its share of the packed weights into registers and multiplies on
+// tensor cores with weights as the 16 rows and tokens (each of their bf16 terms one) as the columns. The eight partial
+// sums are added in their order at the end, while the next tile's weights are on their way. Where rows are short, fewer
+// warps share a tile and the block takes more of them.
 //
 // The columns' cut depends on the weight alone, so a row's result does not depend on how many tokens there are.
 #pragma once
@@ -28,7 +29,7 @@ struct NarrowProduct {
   static constexpr int kBlocksAtOnce = kTiles * kGroups > 4 || (kGroups > 2 && Stage::kGroupCols > 0) ? 1 : 2;
   static constexpr int kPadding = 8;  ///< of a column in shared memory: its reads then meet no bank conflicts
   using Sums = float[kTiles][kGroups][4];
-  /// Partial sums of all warps, once the input is no longer needed.
+  /// Partial sums of all warps.
   using Partials = float[kSegments][kTiles][kColumns][kTileRows];
 
   /// A run's tokens: [first, first + count) of the job.
@@ -40,8 +41,17 @@ struct NarrowProduct {
   static __device__ const MatrixRef& matrix(const ProductJob& job, int tile) {
     return kGated && tile == 1 ? *job.second : *job.matrix;
   }
-  static __device__ int row_tile(const ProductJob& job, int tile) {
-    return kGated ? job.tile : job.tile * kTiles + tile;
+  /// How a block's warps are dealt: `warps` share a row tile (or two), `copies` of such.
+  struct Deal {
+    int warps;
+    int copies;
+  };
+  static __host__ __device__ Deal deal(int units) {
+    const int warps = warps_per_tile(units);
+    return {warps, kSegments / warps};
+  }
+  static __device__ int row_tile(const ProductJob& job, Deal deal, int copy, int tile) {
+    return (job.tile * deal.copies + copy) * kRowTiles + (kGated ? 0 : tile);
   }
 
   /// Four columns of fp32 input, zeros beyond the last.
@@ -207,7 +217,7 @@ struct NarrowProduct {
     int end;
   };
 
-  static __device__ Share find_share(const ProductJob& job) {
+  static __device__ Share find_share(const ProductJob& job, Deal deal) {
     Share share;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -215,7 +225,8 @@ struct NarrowProduct {
     for (int tile = 0; tile < kTiles; ++tile) {
       const WeightRef& w = matrix(job, tile).weight;
       const int last = (w.rows - 1) / kTileRows;
-      const int at = min(row_tile(job, tile), last);  // a tile too many repeats the last; its sums are dropped
+      const int at = min(row_tile(job, deal, warp / deal.warps, tile),
+                         last);  // a tile too many repeats the last; its sums are dropped
       share.cursor[tile] = tile_cursor<kPacking>(w, at, lane);
       share.bias[tile] = w.scale_bias;
       if constexpr (Stage::kGridCols > 0) {
@@ -225,9 +236,20 @@ struct NarrowProduct {
       }
     }
     const int units = share.cursor[0].units;
-    share.begin = segment_begin(units, warp);
-    share.end = segment_begin(units, warp + 1);
+    if (deal.copies == 1) {
+      share.begin = segment_begin(units, warp);
+      share.end = segment_begin(units, warp + 1);
+    } else {
+      share.begin = min(warp % deal.warps * kChunkUnits, units);
+      share.end = min(share.begin + kChunkUnits, units);
+    }
     return share;
+  }
+
+  static __device__ __forceinline__ void ask_for_first(const Share& share, Stage (&next)[kTiles]) {
+    if (share.begin >= share.end) return;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) next[tile].load(share.cursor[tile], share.begin);
   }
 
   static __device__ void multiply(const Share& share, Stage (&next)[kTiles], const Columns& columns, Sums& sums) {
@@ -265,39 +287,44 @@ struct NarrowProduct {
     }
   }
 
-  /// The finished sum of a row and token.
-  static __device__ float add_partials(const Partials& partials, int tile, int row, int column, int terms) {
+  /// The finished sum of a row and token, from the partial sums of warps [first, first + count).
+  static __device__ float add_partials(const Partials& partials, int first, int count, int tile, int row, int column,
+                                       int terms) {
     float total[3] = {};
     for (int term = 0; term < terms; ++term) {
-      total[term] = partials[0][tile][column + term][row];
-      for (int warp = 1; warp < kSegments; ++warp) {
+      total[term] = partials[first][tile][column + term][row];
+      for (int warp = first + 1; warp < first + count; ++warp) {
         total[term] = __fadd_rn(total[term], partials[warp][tile][column + term][row]);
       }
     }
     return terms == 1 ? total[0] : add_terms(total[0], total[1], total[2]);
   }
 
-  static __device__ void store(const ProductJob& job, Tokens tokens, const GatedOutput& gated_output,
+  static __device__ void store(const ProductJob& job, Tokens tokens, Deal deal, const GatedOutput& gated_output,
                                const Partials& partials) {
     const int terms = job.x.terms;
     constexpr int kStoredTiles = kGated ? 1 : kTiles;
-    for (int i = static_cast<int>(threadIdx.x); i < tokens.count * kStoredTiles * kTileRows; i += kThreads) {
+    const int tiles = deal.copies * kStoredTiles;
+    for (int i = static_cast<int>(threadIdx.x); i < tokens.count * tiles * kTileRows; i += kThreads) {
+      const int r = i % kTileRows;
+      const int copy = i / kTileRows % tiles / kStoredTiles;
       const int tile = i / kTileRows % kStoredTiles;
-      const int token = i / kTileRows / kStoredTiles;
-      const int row = row_tile(job, tile) * kTileRows + i % kTileRows;
+      const int token = i / kTileRows / tiles;
+      const int row = row_tile(job, deal, copy, tile) * kTileRows + r;
       const MatrixRef& first = matrix(job, tile);
       if (row >= first.weight.rows) continue;
-      const float sum = add_partials(partials, tile, i % kTileRows, token * terms, terms) * first.weight.rescale;
+      const auto sum_of = [&](int which) {
+        return add_partials(partials, copy * deal.warps, deal.warps, which, r, token * terms, terms) *
+               matrix(job, which).weight.rescale;
+      };
       const std::int64_t y_row = job.y_row(tokens.first + token);
       if constexpr (kGated) {
-        const MatrixRef& second = matrix(job, 1);
-        const float other = add_partials(partials, 1, i % kTileRows, token * terms, terms) * second.weight.rescale;
-        const float value = gated(gated_output.spec, finish_product(first, row, sum, nullptr),
-                                  finish_product(second, row, other, nullptr));
+        const float value = gated(gated_output.spec, finish_product(first, row, sum_of(0), nullptr),
+                                  finish_product(matrix(job, 1), row, sum_of(1), nullptr));
         store_terms(gated_output.hidden + y_row * terms * gated_output.stride + row, gated_output.stride, terms, value);
       } else {
         float* y = job.y + y_row * job.y_stride + row;
-        *y = finish_product(first, row, sum, job.accumulate ? y : nullptr);
+        *y = finish_product(first, row, sum_of(tile), job.accumulate ? y : nullptr);
       }
     }
   }
@@ -311,33 +338,72 @@ struct NarrowProduct {
     for (int term = 0; term < 3; ++term) to[term * stride] = upper_half(split.term[term]);
   }
 
-  /// All threads of a block. The weights of a first run are asked for before the input is there.
-  static __device__ void run(const ProductJob& job, const GatedOutput& gated_output, unsigned char* memory) {
-    const Share share = find_share(job);
-    const int cols = matrix(job, 0).weight.cols;
-    const int stride = share.cursor[0].units * kUnitCols + kPadding;
-    auto* const input = reinterpret_cast<std::uint16_t*>(memory);
-    auto& partials = *reinterpret_cast<Partials*>(memory);
-    const int most = kColumns / job.x.terms;
-    for (int first = job.first_token; first < job.end_token; first += most) {
-      const Tokens tokens = {first, min(most, job.end_token - first)};
-      Stage next[kTiles];
-      if (share.begin < share.end) {
-#pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) next[tile].load(share.cursor[tile], share.begin);
+  /// A block's way through its jobs, and through the tokens of each, kColumns at a time.
+  template <class Jobs>
+  struct Walk {
+    const Jobs& jobs;
+    int number;
+    ProductJob job;
+    Tokens tokens;
+
+    __device__ explicit Walk(const Jobs& all) : jobs(all), number(static_cast<int>(blockIdx.x)), tokens{0, 0} {
+      enter();
+    }
+    [[nodiscard]] __device__ bool ended() const { return number >= jobs.count; }
+    /// To the tokens that follow, or the next job that has any.
+    __device__ void step() {
+      tokens.first += tokens.count;
+      if (tokens.first < job.end_token) {
+        take_tokens();
+      } else {
+        number += static_cast<int>(gridDim.x);
+        enter();
       }
-      wait_for_predecessor();
-      if (job.x.rounded == nullptr) {
-        stage_input(job, tokens, cols, stride, input);
-        __syncthreads();
+    }
+
+   private:
+    __device__ void enter() {
+      for (; number < jobs.count; number += static_cast<int>(gridDim.x)) {
+        job = jobs.job(number);
+        tokens.first = job.first_token;
+        if (job.first_token < job.end_token) return take_tokens();
       }
+    }
+    __device__ void take_tokens() { tokens.count = min(kColumns / job.x.terms, job.end_token - tokens.first); }
+  };
+
+  /// All threads of a block. The weights of a first job are asked for before the input is there. Input in fp32 is the
+  /// same for all jobs and fits into one run.
+  template <class Jobs>
+  static __device__ void run(const Jobs& jobs, const GatedOutput& gated_output, unsigned char* memory) {
+    auto* const partials = reinterpret_cast<Partials*>(memory);
+    auto* const input = reinterpret_cast<std::uint16_t*>(memory + 2 * sizeof(Partials));
+    Walk<Jobs> walk(jobs);
+    if (walk.ended()) return wait_for_predecessor();
+    const int units = matrix(walk.job, 0).weight.units;
+    const Deal warps = deal(units);
+    const int stride = units * kUnitCols + kPadding;
+    Share share = find_share(walk.job, warps);
+    Stage next[kTiles];
+    ask_for_first(share, next);
+    wait_for_predecessor();
+    if (walk.job.x.rounded == nullptr) {
+      stage_input(walk.job, walk.tokens, matrix(walk.job, 0).weight.cols, stride, input);
+      __syncthreads();
+    }
+    for (int turn = 0; !walk.ended(); turn ^= 1) {
+      const ProductJob job = walk.job;
+      const Tokens tokens = walk.tokens;
+      walk.step();
       Sums sums = {};
       multiply(share, next, find_columns(job, tokens, input, stride), sums);
-      __syncthreads();
-      leave_partials(sums, partials);
-      __syncthreads();
-      store(job, tokens, gated_output, partials);
-      __syncthreads();
+      if (!walk.ended()) {
+        share = find_share(walk.job, warps);
+        ask_for_first(share, next);
+      }
+      leave_partials(sums, partials[turn]);
+      __syncthreads();  // two sets of partial sums: the other's readers are past this
+      store(job, tokens, warps, gated_output, partials[turn]);
     }
   }
 };

@@ -36,12 +36,15 @@ __device__ __forceinline__ float finish_product(const MatrixRef& matrix, int row
   return add_to != nullptr ? __fadd_rn(*add_to, value) : value;
 }
 
-/// The block's part of a linear: blockIdx.x counts row tiles of all outputs, blockIdx.y tiles of tokens.
-__device__ inline ProductJob linear_job(const LinearBatch& batch, int rows_a_tile, int tokens_a_tile) {
+/// A part of a linear: `tile` counts row tiles of all outputs, `token_tile` tiles of tokens.
+struct TileSize {
+  int rows;
+  int tokens;
+};
+__device__ inline ProductJob linear_job(const LinearBatch& batch, TileSize size, int tile, int token_tile) {
   int output = 0;
-  int tile = static_cast<int>(blockIdx.x);
   while (true) {
-    const int tiles = (batch.matrix[output].weight.rows + rows_a_tile - 1) / rows_a_tile;
+    const int tiles = (batch.matrix[output].weight.rows + size.rows - 1) / size.rows;
     if (tile < tiles) break;
     tile -= tiles;
     ++output;
@@ -53,23 +56,21 @@ __device__ inline ProductJob linear_job(const LinearBatch& batch, int rows_a_til
   job.y_stride = batch.y_stride[output];
   job.accumulate = batch.accumulate[output];
   job.tile = tile;
-  job.first_token = static_cast<int>(blockIdx.y) * tokens_a_tile;
-  job.end_token = min(job.first_token + tokens_a_tile, batch.tokens);
+  job.first_token = token_tile * size.tokens;
+  job.end_token = min(job.first_token + size.tokens, batch.tokens);
   return job;
 }
 
-/// The block's part of the experts: blockIdx.x counts row tiles of the matrices, blockIdx.y groups. A job without
-/// tokens where there are fewer groups.
-__device__ inline ProductJob expert_job(const ExpertBatch& batch, int rows_a_tile) {
+/// A part of the experts: `tile` counts row tiles of the matrices. A job without tokens where there are fewer groups.
+__device__ inline ProductJob expert_job(const ExpertBatch& batch, int rows_a_tile, int tile, int group) {
   ProductJob job;
-  const int group = static_cast<int>(blockIdx.y);
   const ExpertGroups& groups = batch.groups;
   const bool direct = groups.count == nullptr;
   if (!direct && group >= *groups.count) return job;
   const int expert = groups.expert[group];
   if (expert < 0 || expert >= batch.experts) return job;
   const int tiles = (batch.rows + rows_a_tile - 1) / rows_a_tile;
-  const int which = static_cast<int>(blockIdx.x) / tiles;
+  const int which = tile / tiles;
   const int first = direct ? group : groups.first[group];
   const std::int32_t* uses = direct ? nullptr : groups.uses + first;
   job.matrix = batch.matrix[which] + expert;
@@ -82,7 +83,7 @@ __device__ inline ProductJob expert_job(const ExpertBatch& batch, int rows_a_til
   job.y_rows = batch.y_by_use ? uses : nullptr;
   job.first_y_row = first;
   job.y_stride = batch.y_stride;
-  job.tile = static_cast<int>(blockIdx.x) % tiles;
+  job.tile = tile % tiles;
   job.end_token = direct ? 1 : groups.first[group + 1] - first;
   return job;
 }

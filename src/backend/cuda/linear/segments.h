@@ -15,4 +15,10 @@ VN_HOST_DEVICE constexpr int segment_begin(int units, int segment) {
   return begin < units ? begin : units;
 }
 
+/// Where a row has few chunks, most segments are empty, and the others a chunk each: so many warps do for a row tile.
+VN_HOST_DEVICE constexpr int warps_per_tile(int units) {
+  const int chunks = (units + kChunkUnits - 1) / kChunkUnits;
+  return chunks > 4 ? kSegments : chunks > 2 ? 4 : chunks;
+}
+
 }  // namespace vernier::cuda

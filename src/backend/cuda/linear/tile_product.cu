@@ -14,8 +14,11 @@ template <int kTokens, int kTerms>
 __global__ void __launch_bounds__(128) tile_product_kernel(const __grid_constant__ TileSource source) {
   using Product = TileProduct<kTokens, kTerms>;
   extern __shared__ __align__(16) unsigned char memory[];
-  const ProductJob job = source.experts.top_k > 0 ? expert_job(source.experts, Product::kRows)
-                                                  : linear_job(source.linear, Product::kRows, kTokens);
+  const ProductJob job =
+      source.experts.top_k > 0
+          ? expert_job(source.experts, Product::kRows, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y))
+          : linear_job(source.linear, {Product::kRows, kTokens}, static_cast<int>(blockIdx.x),
+                       static_cast<int>(blockIdx.y));
   if (job.first_token < job.end_token) Product::run(job, *reinterpret_cast<typename Product::Shared*>(memory));
 }
 

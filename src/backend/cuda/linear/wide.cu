@@ -17,9 +17,11 @@ __global__ void __launch_bounds__(Product::kThreads, 1) wide_product_kernel(cons
   extern __shared__ __align__(16) unsigned char memory[];
   release_successor();
   wait_for_predecessor();
-  const ProductJob job = source.experts.top_k > 0
-                             ? expert_job(source.experts, Product::kRows)
-                             : linear_job(source.linear, Product::kRows, Product::kColumns / source.linear.x.terms);
+  const ProductJob job =
+      source.experts.top_k > 0
+          ? expert_job(source.experts, Product::kRows, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y))
+          : linear_job(source.linear, {Product::kRows, Product::kColumns / source.linear.x.terms},
+                       static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
   if (job.first_token < job.end_token) Product::run(job, *reinterpret_cast<typename Product::Shared*>(memory));
 }
 
