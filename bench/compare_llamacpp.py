@@ -37,7 +37,8 @@ class Vernier(Peer):
         a = self.arguments
         words = [a.vernier, "bench", a.model, "--tests", test, "--depth", str(depth), "--repeat", "1", "--jsonl", "-q"]
         words += ["--threads", str(a.threads)] if a.threads else []
-        return json.loads(output_of(words + a.vernier_flag).splitlines()[-1])["tok_s"]["median"]
+        result = json.loads(output_of(words + a.vernier_flag).splitlines()[-1])
+        return 1.0 / result["cpu_s_per_tok"] if a.clock == "cpu" else result["tok_s"]["median"]
 
 
 class LlamaBench(Peer):
@@ -65,9 +66,10 @@ class PythonModule(Peer):
     """xllamacpp in a process of its own: its threads spin, and must not be there while vernier is measured."""
 
     CODE = """
-import json, sys
+import json, sys, time
 import xllamacpp
-model, threads, prompt, generated, depth = sys.argv[1], *map(int, sys.argv[2:6])
+model, clock = sys.argv[1], sys.argv[2]
+threads, prompt, generated, depth = map(int, sys.argv[3:7])
 params = xllamacpp.CommonParams()
 params.model.path = model
 params.n_ctx = depth + prompt + generated + 64
@@ -84,8 +86,13 @@ def complete(ids, count):
 ids = [(7 * i + 11) % 1000 + 300 for i in range(depth + max(prompt, 1))]
 if depth:
     complete(ids[:depth], 1)
-timings = complete(ids, max(generated, 1) + (1 if generated else 0))
-print(json.dumps(timings["predicted_per_second"] if generated else timings["prompt_per_second"]))
+complete([5, 6, 7], 2)  # warms up
+start = time.process_time()
+timings = complete(ids, generated + 1)
+rate = timings["predicted_per_second"] if generated else timings["prompt_per_second"]
+if clock == "cpu":
+    rate = (generated or prompt) / (time.process_time() - start)
+print(json.dumps(rate))
 """
 
     def rate(self, test, depth):
@@ -93,7 +100,7 @@ print(json.dumps(timings["predicted_per_second"] if generated else timings["prom
         prompt, generated, sequences = parse(test)
         if sequences > 1 or (prompt and generated):
             return None
-        words = [sys.executable, "-c", self.CODE, a.model, a.threads or 0, prompt, generated, depth]
+        words = [sys.executable, "-c", self.CODE, a.model, a.clock, a.threads or 0, prompt, generated, depth]
         return float(output_of([str(word) for word in words]).splitlines()[-1])
 
 
@@ -131,10 +138,14 @@ def main():
     parser.add_argument("--tests", default="pp512,tg128")
     parser.add_argument("--depth", default="0")
     parser.add_argument("--threads", type=int, default=0, help="default: each program's own")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
+                        help="cpu: tokens a second of CPU time (with --threads 1, on a machine that others use too)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="write all figures here")
     arguments = parser.parse_args()
 
+    if arguments.clock == "cpu" and not arguments.peer_python:
+        parser.error("llama-bench doesn't tell its CPU time; --clock cpu needs --peer-python")
     ours = Vernier(arguments)
     theirs = PythonModule(arguments) if arguments.peer_python else LlamaBench(arguments)
     print(f"{'test':<16} {'depth':>6} {'vernier':>10} {'min':>9} {'max':>9} {'llama.cpp':>10} {'min':>9} {'max':>9} {'ratio':>6}")
@@ -163,7 +174,7 @@ def main():
             sys.stdout.flush()
     if arguments.json:
         with open(arguments.json, "w", encoding="utf-8") as file:
-            json.dump({"model": os.path.basename(arguments.model), "threads": arguments.threads, "rows": rows}, file, indent=1)
+            json.dump({"model": os.path.basename(arguments.model), "threads": arguments.threads, "clock": arguments.clock, "rows": rows}, file, indent=1)
             file.write("\n")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the CPU table of docs/performance.md from bench/results/*.json.
+"""Write the CPU table of docs/performance.md, and the short one of README.md, from bench/results/*.json.
 
-    cpu_table.py            rewrites the part of the page between its two markers
+    cpu_table.py            rewrites the part of each page between its two markers
     cpu_table.py --print    shows it instead
 
 A figure that bench/results doesn't have is "not measured". What bounds a figure is judgement and stands in ROWS.
@@ -34,7 +34,9 @@ def kernel(name, **wanted):
         if all(row[key] == value for key, value in wanted.items()):
             bound = row["flops"] / max(row["bytes"], 1) > 64
             rate = f"{row['gflop_s']:.0f} GFLOP/s" if bound else f"{row['gb_s']:.1f} GB/s"
-            label = " ".join(str(row[key]) for key in ("format", "tokens", "shape") if key not in wanted)
+            tokens = "token" if row["tokens"] == 1 else "tokens"
+            label = f"{row['format']} {row['tokens']} {tokens}" if row["op"] == "linear" else \
+                f"{row['op']} {row['format']} {row['shape']}, {row['tokens']} {tokens}"
             parts.append(f"{label}: {percent(row['share_of_limit'])}, {rate}")
     return "<br>".join(parts) or None
 
@@ -100,18 +102,43 @@ def rows():
 
 def commands(files):
     found = [results(name) for name in files]
-    return "<br>".join(f"`{record['command']}`" for record in found if record) or "-"
+    return "<br>".join(f"`{record['command'].split(' --device cpu')[0]}`" for record in found if record) or "-"
 
 
 def text():
     lines = ["| # | what | target | measured | command | what bounds it |", "| --- | --- | --- | --- | --- | --- |"]
     for number, what, target, measured, files, bound in rows():
         lines.append(f"| {number} | {what} | {target} | {measured or 'not measured'} | {commands(files)} | {bound} |")
-    machines = {(r["cpu"], r["cpu_number"]) for r in map(json.loads, (p.read_text() for p in (ROOT / "bench/results").glob("*.json"))) if "cpu" in r}
-    dates = sorted(r["date"] for r in map(json.loads, (p.read_text() for p in (ROOT / "bench/results").glob("*.json"))) if "date" in r)
+    files = sorted((ROOT / "bench" / "results").glob("*.json"))
+    records = [record for record in (json.loads(file.read_text()) for file in files) if "cpu" in record]
+    machines = {(r["cpu"], r["cpu_number"]) for r in records}
+    dates = sorted(r["date"] for r in records)
     if dates:
-        lines += ["", f"Measured on {', '.join(f'{cpu} ({number})' for cpu, number in sorted(machines))}, {dates[0]} to {dates[-1]}; the commits are in the files."]
+        lines += ["", f"Measured on {', '.join(f'{cpu} ({number})' for cpu, number in sorted(machines))}, {dates[0]} to {dates[-1]}; commits, clock and repetitions are in the files."]
     return "\n".join(lines)
+
+
+def summary():
+    """A few lines of it, for the README."""
+    wanted = [("one token of MXFP4, from memory", "c1-c2", kernel("c1-c2", format="mxfp4:gguf", tokens=1)),
+              ("one token of NVFP4, from memory", "c1-c2", kernel("c1-c2", format="nvfp4:gguf", tokens=1)),
+              ("one token of Q8_0, from memory", "ggml", kernel("ggml", format="q8_0", tokens=1)),
+              ("512 tokens of BF16", "c5", kernel("c5", format="bf16", tokens=512)),
+              ("attention over 8192 cached tokens", "c9", kernel("c9", shape="1 x 8192")),
+              ("attention of a prompt of 4096", "c9", kernel("c9", op="prefill", shape="4096")),
+              ("SmolLM2-135M shape, Q4_1", "c12-135m", model("c12-135m"))]
+    lines = ["| what | measured: share of what these cores can do | command |", "| --- | --- | --- |"]
+    for what, file, measured in wanted:
+        lines.append(f"| {what} | {measured or 'not measured'} | {commands([file])} |")
+    record = results("c1-c2")
+    if record:
+        lines += ["", f"On an {record['cpu']} ({record['cpu_number']}), two threads, commit {record['commit']}, {record['date'][:10]}."]
+    return "\n".join(lines)
+
+
+def rewrite(page, new):
+    before, rest = page.read_text().split(BEGIN)
+    page.write_text(f"{before}{BEGIN}\n{new}\n{END}{rest.split(END)[1]}")
 
 
 def main():
@@ -120,9 +147,8 @@ def main():
     if parser.parse_args().print:
         print(text())
         return
-    page = ROOT / "docs" / "performance.md"
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{text()}\n{END}{rest.split(END)[1]}")
+    rewrite(ROOT / "docs" / "performance.md", text())
+    rewrite(ROOT / "README.md", summary())
 
 
 if __name__ == "__main__":
