@@ -14,12 +14,15 @@ namespace vernier {
 namespace {
 
 constexpr int kMaxCpus = 4096;
+constexpr int kMaxNodes = 1024;
+/// Folders of a cgroup path that are looked at.
+constexpr int kMaxLevels = 64;
 
 /// The first bytes of a small pseudo-file, or nothing.
 std::optional<std::string> read_small_file(const std::string& path) {
   std::ifstream file(path);
   if (!file) return std::nullopt;
-  std::string text(4096, '\0');
+  std::string text(16384, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   return text;
@@ -54,11 +57,15 @@ std::vector<int> affinity_mask() {
 }
 
 /// The lowest CPU of the physical core that `cpu` belongs to; `cpu` itself where sysfs doesn't say.
-int core_of(int cpu) {
-  const auto text = read_small_file(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-  if (!text) return cpu;
-  const auto siblings = parse_cpu_list(strip(*text));
-  return siblings && !siblings->empty() ? siblings->front() : cpu;
+int core_of(int cpu, const std::string& root) {
+  for (const std::string_view name : {"core_cpus_list", "thread_siblings_list"}) {  // the newer name, the older one
+    const auto text = read_small_file(fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/{}", root, cpu, name));
+    if (!text) continue;
+    const auto siblings = parse_cpu_list(strip(*text));
+    const bool plausible = siblings && std::find(siblings->begin(), siblings->end(), cpu) != siblings->end();
+    return plausible ? *std::min_element(siblings->begin(), siblings->end()) : cpu;
+  }
+  return cpu;
 }
 
 void keep_smaller(std::optional<double>& quota, std::optional<double> other) {
@@ -68,7 +75,8 @@ void keep_smaller(std::optional<double>& quota, std::optional<double> other) {
 /// Calls `read(folder)` for the cgroup folder under `root` and all its parents: a limit of any of them holds.
 template <class Read>
 void for_each_level(const std::string& root, std::string path, Read read) {
-  while (true) {
+  if (path.find("..") != std::string::npos) path.clear();  // lies outside of what is mounted here
+  for (int level = 0; level < kMaxLevels; ++level) {
     read(root + path);
     const std::size_t slash = path.rfind('/');
     if (slash == std::string::npos || path.empty()) return;
@@ -111,35 +119,98 @@ std::optional<double> parse_cpu_max(std::string_view text) {
 }
 
 std::vector<int> usable_cpus() {
-  std::vector<int> cpus;
-  std::set<int> cores;
-  for (const int cpu : affinity_mask()) {
-    if (cores.insert(core_of(cpu)).second) cpus.push_back(cpu);
-  }
+  const std::vector<int> mask = affinity_mask();
+  std::vector<int> cpus = one_cpu_per_core(mask);
   if (cpus.empty()) cpus.push_back(0);
   return cpus;
 }
 
-std::optional<double> cgroup_cpu_quota() {
+std::vector<int> one_cpu_per_core(std::span<const int> cpus, const std::string& root) {
+  std::vector<int> result;
+  std::set<int> cores;
+  for (const int cpu : cpus) {
+    if (cores.insert(core_of(cpu, root)).second) result.push_back(cpu);
+  }
+  return result;
+}
+
+std::optional<double> cgroup_cpu_quota(const std::string& root) {
   std::optional<double> quota;
-  std::ifstream groups("/proc/self/cgroup");
+  const std::optional<std::string> groups = read_small_file(root + "/proc/self/cgroup");
+  if (!groups) return quota;
   // Lines are "0::/path" (version 2) or "3:cpu,cpuacct:/path" (version 1).
-  for (std::string line; std::getline(groups, line);) {
+  std::string_view rest = *groups;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (controllers == ",,") {
-      for_each_level("/sys/fs/cgroup", path, [&](const std::string& folder) {
+    const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
+    if (second == std::string_view::npos) continue;
+    const std::string controllers(line.substr(first + 1, second - first - 1));
+    const std::string path(line.substr(second + 1));
+    const std::string mounted = root + "/sys/fs/cgroup";
+    if (controllers.empty()) {
+      for_each_level(mounted, path, [&](const std::string& folder) {
         if (const auto text = read_small_file(folder + "/cpu.max")) keep_smaller(quota, parse_cpu_max(*text));
       });
-    } else if (controllers.find(",cpu,") != std::string::npos) {
-      for_each_level("/sys/fs/cgroup/cpu", path,
-                     [&](const std::string& folder) { keep_smaller(quota, version_1_quota(folder)); });
+    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
+      // Mounted under the controller's name, under all of theirs, or both.
+      for (const std::string& name : {std::string("cpu"), controllers}) {
+        if (name.find('/') != std::string::npos) continue;
+        for_each_level(fmt::format("{}/{}", mounted, name), path,
+                       [&](const std::string& folder) { keep_smaller(quota, version_1_quota(folder)); });
+      }
     }
   }
   return quota;
+}
+
+std::vector<std::vector<int>> memory_nodes(const std::string& root) {
+  std::vector<std::vector<int>> nodes;
+  const auto online = read_small_file(root + "/sys/devices/system/node/online");
+  const auto numbers = online ? parse_cpu_list(strip(*online)) : std::nullopt;
+  if (!numbers) return nodes;
+  for (const int node : *numbers) {
+    if (node >= kMaxNodes) break;
+    const auto text = read_small_file(fmt::format("{}/sys/devices/system/node/node{}/cpulist", root, node));
+    auto cpus = text ? parse_cpu_list(strip(*text)) : std::nullopt;
+    if (cpus && !cpus->empty()) nodes.push_back(std::move(*cpus));
+  }
+  return nodes;
+}
+
+std::vector<std::vector<int>> thread_places(int num_threads) {
+  return thread_places(num_threads, usable_cpus(), memory_nodes());
+}
+
+std::vector<std::vector<int>> thread_places(int num_threads, std::span<const int> cpus,
+                                            std::span<const std::vector<int>> nodes) {
+  std::vector<std::vector<int>> places;
+  if (nodes.size() < 2 || num_threads != static_cast<int>(cpus.size())) return places;
+  std::size_t used_nodes = 0;
+  for (const std::vector<int>& node : nodes) {
+    std::vector<int> own;
+    for (const int cpu : cpus) {
+      if (std::find(node.begin(), node.end(), cpu) != node.end()) own.push_back(cpu);
+    }
+    used_nodes += own.empty() ? 0 : 1;
+    places.insert(places.end(), own.size(), own);
+  }
+  // Nodes that overlap or lack CPUs make no sense.
+  if (used_nodes < 2 || places.size() != cpus.size()) return {};
+  return places;
+}
+
+void keep_on_cpus(pthread_t thread, std::span<const int> cpus) {
+  cpu_set_t* mask = CPU_ALLOC(kMaxCpus);
+  if (mask == nullptr) return;
+  const std::size_t size = CPU_ALLOC_SIZE(kMaxCpus);
+  CPU_ZERO_S(size, mask);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < kMaxCpus) CPU_SET_S(static_cast<std::size_t>(cpu), size, mask);
+  }
+  (void)pthread_setaffinity_np(thread, size, mask);
+  CPU_FREE(mask);
 }
 
 int default_thread_count() {

@@ -1,5 +1,6 @@
-// A small pool for data-parallel loops: the caller works too, threads wait by a short spin and then sleep, and an idle
-// pool burns no time. Not a task queue: one loop runs at a time, started by one thread.
+// A small pool for data-parallel loops: the caller works too, threads take pieces of a loop as they come to it, wait by
+// a short spin and then sleep, and an idle pool burns no time. Not a task queue: one loop runs at a time, started by
+// one thread.
 #pragma once
 
 #include <algorithm>
@@ -36,10 +37,12 @@ class ThreadPool {
   /// Threads that share a loop, the caller's included.
   [[nodiscard]] int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls fn(begin, end, worker) once for each worker whose part of [0, n) isn't empty and returns when all are done;
-  /// worker is in [0, size()) and may index scratch memory. The split depends on n, min_per_worker and size() alone:
-  /// no worker gets fewer than `min_per_worker` items while another could take them. fn must not throw. One thread at
-  /// a time may call this; a call from inside fn runs on the calling worker alone, as worker 0 of 1.
+  /// Calls fn(begin, end, worker) for pieces that together make up [0, n) and returns when all are done; worker is in
+  /// [0, size()), belongs to one thread and may index scratch memory. Each worker begins with a part of its own and
+  /// helps the others then, so which worker gets a piece is open: what fn computes for an item must not depend on it. A
+  /// thread that the system doesn't run is waited for only if it is within a piece. No more workers take part than get
+  /// `min_per_worker` items each. fn must not throw. One thread at a time may call this; a call from inside fn runs on
+  /// the calling worker alone, as worker 0 of 1.
   template <class Fn>
   void parallel_for(std::int64_t n, Fn&& fn, std::int64_t min_per_worker = 1) {
     if (n <= 0) return;
@@ -53,6 +56,7 @@ class ThreadPool {
     Loop loop;
     loop.parts = parts;
     loop.n = n;
+    loop.piece = piece_size(n, parts, min_per_worker);
     loop.context = const_cast<void*>(static_cast<const void*>(std::addressof(fn)));
     loop.call = [](void* context, Range range, int worker) {
       (*static_cast<Callable*>(context))(range.begin, range.end, worker);
@@ -64,18 +68,32 @@ class ThreadPool {
   struct Loop {
     int parts = 0;
     std::int64_t n = 0;
+    std::int64_t piece = 1;
     void* context = nullptr;
     void (*call)(void* context, Range range, int worker) = nullptr;
   };
+  /// The part of a loop that a worker begins with; others take from it when they have none left.
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
 
   [[nodiscard]] static bool inside_loop();
+  [[nodiscard]] static std::int64_t piece_size(std::int64_t n, int parts, std::int64_t min_per_worker);
   void run(const Loop& loop);
+  /// Takes pieces until none is left.
+  void take_pieces(int worker);
   void work(int worker);
+  /// Counts this thread in if a loop that it hasn't `seen` is open; false when the pool stops.
+  [[nodiscard]] bool enter(std::uint32_t& seen);
+  void leave();
 
   std::vector<std::thread> workers_;
-  Loop loop_;                                 ///< written before generation_ rises, read after
-  std::atomic<std::uint32_t> generation_{0};  ///< rises by one for each loop, and to stop
-  std::atomic<std::uint32_t> running_{0};     ///< workers that haven't finished the current loop
+  Loop loop_;                        ///< written while the gate is closed and nobody is inside
+  std::unique_ptr<Share[]> shares_;  ///< [size]
+  /// Number of the loop, whether it is open, and how many workers are inside; one word, so that they change together.
+  alignas(64) std::atomic<std::uint32_t> gate_{0};
+  alignas(64) std::atomic<std::uint32_t> emptied_{0};  ///< rises when the last worker leaves a closed gate
   std::atomic<bool> stop_{false};
 };
 

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <chrono>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "base/cpu_topology.h"
@@ -76,6 +78,49 @@ TEST(ThreadPool, LoopsInsideLoopsRunInPlace) {
     }
   });
   EXPECT_EQ(visits, std::vector<int>(8, 1));
+}
+
+TEST(ThreadPool, OthersTakeWhatAStoppedWorkerHasLeft) {
+  ThreadPool pool(2);
+  constexpr int kItems = 32;
+  std::atomic<int> others{0};
+  // The first item stands for a thread that isn't run: all others, its neighbours in its part too, get done meanwhile.
+  pool.parallel_for(kItems, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      if (i > begin || begin > 0) ++others;
+    }
+    while (begin == 0 && others.load() < kItems - 1) std::this_thread::yield();
+  });
+  EXPECT_EQ(others.load(), kItems - 1);
+}
+
+TEST(ThreadPool, MoreThreadsThanProcessors) {
+  ThreadPool pool(16);
+  std::vector<std::int64_t> values(64);
+  for (int round = 1; round <= 300; ++round) {
+    pool.parallel_for(64, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) values[static_cast<std::size_t>(i)] += i;
+    });
+    ASSERT_EQ(std::accumulate(values.begin(), values.end(), std::int64_t{0}), std::int64_t{round} * 63 * 32);
+  }
+}
+
+TEST(ThreadPool, NoWorkerNumberIsUsedTwiceAtATime) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  for (int round = 0; round < 200; ++round) {
+    pool.parallel_for(40, [&](std::int64_t, std::int64_t, int worker) {
+      EXPECT_EQ(inside[static_cast<std::size_t>(worker)].fetch_add(1), 0);
+      inside[static_cast<std::size_t>(worker)].fetch_sub(1);
+    });
+  }
+}
+
+TEST(ThreadPool, StopsWhileWorkersAreOnTheirWay) {
+  for (int round = 0; round < 100; ++round) {
+    ThreadPool pool(3);
+    if (round % 2 == 0) pool.parallel_for(3, [](std::int64_t, std::int64_t, int) {});
+  }
 }
 
 TEST(ThreadPool, IdleThreadsUseNoTime) {
