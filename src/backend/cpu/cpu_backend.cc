@@ -1,5 +1,6 @@
 #include "backend/cpu/cpu_backend.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend/check_args.h"
@@ -61,10 +62,7 @@ Status CpuBackend::rms_norm(const RmsNormArgs& args) {
   const auto normalize = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t t = begin; t < end; ++t) {
       float* x = args.x.row(t);
-      if (args.residual != nullptr) {
-        const float* residual = args.residual->row(t);
-        for (std::int64_t i = 0; i < dim; ++i) x[i] += residual[i];
-      }
+      if (args.residual != nullptr) kernels_.add(args.residual->row(t), dim, x);
       const float mean = kernels_.sum_of_squares(x, dim) / static_cast<float>(dim);
       kernels_.scale(x, 1.0F / std::sqrt(mean + args.eps), weight, dim, args.y.row(t));
     }
@@ -99,6 +97,39 @@ Status CpuBackend::combine(const CombineArgs& args) {
     }
   };
   pool_.parallel_for(args.x.rows, add, min_rows(args.x.cols));
+  return {};
+}
+
+Status CpuBackend::soft_cap(const SoftCapArgs& args) {
+  VN_TRY(check_args(args));
+  // A row of logits is long: rows are cut too.
+  constexpr std::int64_t kPiece = 4096;
+  const std::int64_t pieces = (args.y.cols + kPiece - 1) / kPiece;
+  const auto cap = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i % pieces * kPiece;
+      kernels_.soft_cap(args.cap, std::min(kPiece, args.y.cols - first), args.y.row(i / pieces) + first);
+    }
+  };
+  pool_.parallel_for(args.y.rows * pieces, cap, 4);
+  return {};
+}
+
+Status CpuBackend::sigmoid_gate(const SigmoidGateArgs& args) {
+  VN_TRY(check_args(args));
+  const auto gate = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const float* gates = args.gate.row(t);
+      if (args.gate.cols == 1) {
+        float factor = 1.0F;
+        kernels_.gate_by_sigmoid(gates, 1, &factor);
+        kernels_.scale(args.y.row(t), factor, nullptr, args.y.cols, args.y.row(t));
+      } else {
+        kernels_.gate_by_sigmoid(gates, args.y.cols, args.y.row(t));
+      }
+    }
+  };
+  pool_.parallel_for(args.y.rows, gate, min_rows(args.y.cols));
   return {};
 }
 

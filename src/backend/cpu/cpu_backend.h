@@ -28,6 +28,9 @@ class CpuBackend final : public HostBackend {
   [[nodiscard]] Status route_experts(const RouteArgs& args) override;
   [[nodiscard]] Status expert_mlp(const ExpertMlpArgs& args) override;
   [[nodiscard]] Status combine(const CombineArgs& args) override;
+  [[nodiscard]] Status soft_cap(const SoftCapArgs& args) override;
+  [[nodiscard]] Status sigmoid_gate(const SigmoidGateArgs& args) override;
+  [[nodiscard]] Status gated_delta_net(const GatedDeltaNetArgs& args) override;
 
  private:
   /// Pointers to the rows of x as linears take them: rounded copies, or x itself in f32. Valid until the next call.
@@ -42,6 +45,7 @@ class CpuBackend final : public HostBackend {
   Buffer read_memory_;              ///< what measure_ceilings() reads
   Scratch<float> rounded_;          ///< inputs of linears
   Scratch<const float*> pointers_;  ///< to rows of inputs
+  Scratch<float> convolved_;        ///< of gated_delta_net
   Scratch<float> worker_floats_;    ///< a part for each worker
   Scratch<float> expert_floats_;    ///< between the products of expert_mlp
   Scratch<const float*> expert_pointers_;

@@ -85,6 +85,37 @@ struct ValueTile {
   float* sums;
 };
 
+inline constexpr std::int64_t kMaxConvolution = 16;
+
+/// out[t * out_stride + c] = silu(sum over j of weights[c * width + j] * rows[t + j][c]) for channels [begin, end).
+struct Convolution {
+  const float* const* rows;  ///< [tokens + width - 1]
+  std::int64_t tokens;
+  std::int64_t width;  ///< at most kMaxConvolution
+  const float* weights;
+  std::int64_t begin;
+  std::int64_t end;
+  float* out;
+  std::int64_t out_stride;
+};
+
+/// Tokens of one value head of a gated delta net, one after another: S = decay S; delta = beta (v - S^T k);
+/// S += k delta^T; out = S^T q. However tokens are cut into calls, each number comes out the same.
+struct DeltaNet {
+  const float* q;  ///< [tokens, key_dim]
+  const float* k;  ///< [tokens, key_dim]
+  const float* v;  ///< token t at v + t * v_stride
+  std::int64_t v_stride;
+  const float* decay;  ///< [tokens], as the next two
+  const float* beta;
+  const float* key_query;  ///< k . q
+  std::int64_t tokens;
+  std::int64_t key_dim;
+  std::int64_t value_dim;
+  float* state;  ///< [key_dim, value_dim]
+  float* out;    ///< [tokens, value_dim]
+};
+
 enum class GateKind { kSilu, kGeluTanh, kClampedSwiglu };
 
 struct Gate {
@@ -116,6 +147,16 @@ struct Kernels {
   void (*add_value_rows)(const KvRows& from, const ValueTile& tile);
   /// y = y * keep + x * factor
   void (*blend)(const float* x, float factor, float keep, std::int64_t n, float* y);
+  void (*convolve)(const Convolution& args);
+  void (*delta_net)(const DeltaNet& args);
+  /// sum over i of a[i] * b[i]
+  float (*dot)(const float* a, const float* b, std::int64_t n);
+  /// y += x
+  void (*add)(const float* x, std::int64_t n, float* y);
+  /// y = cap * tanh(y / cap)
+  void (*soft_cap)(float cap, std::int64_t n, float* y);
+  /// y *= sigmoid(gate)
+  void (*gate_by_sigmoid)(const float* gate, std::int64_t n, float* y);
   /// Reads `count` bytes and folds them into a number, which means nothing: measures memory.
   std::uint64_t (*fold_bytes)(const std::byte* bytes, std::int64_t count);
   /// Multiply-adds of this instruction set's fastest kind for products of bf16, from registers alone; returns how many

@@ -4,6 +4,7 @@
 #include "backend/cpu/isa/attention_impl.h"
 #include "backend/cpu/isa/ceiling_impl.h"
 #include "backend/cpu/isa/decode_impl.h"
+#include "backend/cpu/isa/delta_net_impl.h"
 #include "backend/cpu/isa/dot_impl.h"
 #include "backend/cpu/isa/kv_rows_impl.h"
 #include "backend/cpu/isa/math_impl.h"
@@ -25,6 +26,12 @@ constexpr vernier_isa::Kernels kKernels = {
     .add_values = add_values,
     .add_value_rows = add_value_rows,
     .blend = blend,
+    .convolve = convolve,
+    .delta_net = delta_net,
+    .dot = dot,
+    .add = add,
+    .soft_cap = soft_cap,
+    .gate_by_sigmoid = gate_by_sigmoid,
     .fold_bytes = fold_bytes,
     .spin_multiply_adds = spin_multiply_adds,
 };

@@ -96,6 +96,33 @@ void scale(const float* x, float factor, const float* weight, std::int64_t n, fl
   });
 }
 
+float dot(const float* a, const float* b, std::int64_t n) {
+  Lanes sum = Lanes::all(0.0F);
+  for_each_16(n, [&](std::int64_t i, std::int64_t count) {
+    sum = Lanes::fma(Lanes::load_first(a + i, count), Lanes::load_first(b + i, count), sum);
+  });
+  return sum.sum();
+}
+
+void add(const float* x, std::int64_t n, float* y) {
+  for_each_16(n, [&](std::int64_t i, std::int64_t count) {
+    (Lanes::load_first(y + i, count) + Lanes::load_first(x + i, count)).store_first(y + i, count);
+  });
+}
+
+void soft_cap(float cap, std::int64_t n, float* y) {
+  const Lanes limit = Lanes::all(cap);
+  for_each_16(n, [&](std::int64_t i, std::int64_t count) {
+    (hyperbolic_tangent(Lanes::load_first(y + i, count) / limit) * limit).store_first(y + i, count);
+  });
+}
+
+void gate_by_sigmoid(const float* gate, std::int64_t n, float* y) {
+  for_each_16(n, [&](std::int64_t i, std::int64_t count) {
+    (Lanes::load_first(y + i, count) * sigmoid(Lanes::load_first(gate + i, count))).store_first(y + i, count);
+  });
+}
+
 void blend(const float* x, float factor, float keep, std::int64_t n, float* y) {
   for_each_16(n, [&](std::int64_t i, std::int64_t count) {
     const Lanes kept = Lanes::load_first(y + i, count) * Lanes::all(keep);
