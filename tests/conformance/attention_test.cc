@@ -101,6 +101,8 @@ std::vector<AttentionCase> cases() {
   KvSpec odd = {.dtype = DType::kF32, .page_size = 5, .num_kv_heads = 1, .head_dim = 20, .num_pages = 64};
   KvSpec fp8 = {.dtype = DType::kF8E4M3, .page_size = 32, .num_kv_heads = 2, .head_dim = 24, .num_pages = 16};
   KvSpec large_pages = {.dtype = DType::kBF16, .page_size = 128, .num_kv_heads = 3, .head_dim = 64, .num_pages = 8};
+  KvSpec wide = {.dtype = DType::kBF16, .page_size = 32, .num_kv_heads = 1, .head_dim = 256, .num_pages = 16};
+  KvSpec wide_fp8 = {.dtype = DType::kF8E4M3, .page_size = 16, .num_kv_heads = 2, .head_dim = 80, .num_pages = 32};
   return {
       {.name = "grouped", .kv = plain},
       {.name = "odd_f32", .kv = odd, .num_heads = 3},
@@ -112,6 +114,8 @@ std::vector<AttentionCase> cases() {
       {.name = "sinks", .kv = plain, .sinks = true},
       {.name = "sinks_window_cap", .kv = large_pages, .num_heads = 3, .soft_cap = 5.0F, .window = 7, .sinks = true},
       {.name = "sharp", .kv = plain, .magnitude = 40.0F},
+      {.name = "wide", .kv = wide, .num_heads = 14},
+      {.name = "wide_fp8_window", .kv = wide_fp8, .num_heads = 4, .window = 300},
   };
 }
 
@@ -161,7 +165,10 @@ class AttentionConformance : public testing::TestWithParam<Parameter> {
     return y.read();
   }
 
+  std::vector<float> attend_in_chunks(int threads, std::int64_t length, std::span<const std::int32_t> cuts);
+
   AttentionCase test_{};
+  TestSequence sequence_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<PagedKv> cache_;
   std::vector<float> sinks_;
@@ -215,6 +222,49 @@ TEST_P(AttentionConformance, ChunksAndCompanyChangeNothing) {
     past += count;
   }
   EXPECT_EQ(whole, pieces);
+}
+
+/// What a backend with `threads` threads makes of the last rows of a long sequence, cut into chunks that end at `cuts`.
+std::vector<float> AttentionConformance::attend_in_chunks(int threads, std::int64_t length,
+                                                          std::span<const std::int32_t> cuts) {
+  backend_ = make_backend(std::get<0>(GetParam()), Precision::kBf16, threads);
+  cache_ = std::make_unique<PagedKv>(*backend_, test_.kv);
+  sequence_ = make_sequence(*backend_, *cache_, test_, length, 1);
+  const TestSequence* const alone[] = {&sequence_};
+  std::vector<float> result;
+  std::int32_t past = 0;
+  for (const std::int32_t cut : cuts) {
+    const std::int32_t pasts[] = {past};
+    const std::int32_t counts[] = {cut - past};
+    const std::vector<float> y = attend(alone, pasts, counts);
+    result.insert(result.end(), y.begin(), y.end());
+    past = cut;
+  }
+  return result;
+}
+
+TEST_P(AttentionConformance, LongSequencesInAnyPiecesOnAnyThreads) {
+  constexpr std::int32_t kLength = 330;
+  test_.kv.num_pages = 128;
+  const std::vector<float> whole = attend_in_chunks(1, kLength, std::vector<std::int32_t>{kLength});
+  const CachedNumbers cached = {cache_->read_keys(), cache_->read_values()};
+  const std::int64_t dim = test_.kv.head_dim;
+  std::vector<double> expected(static_cast<std::size_t>(dim));
+  std::vector<double> magnitude(expected.size());
+  const double tolerance = test_.magnitude > 10.0F ? 1e-4 : 1e-5;
+  for (const std::int64_t row : {63, 64, 255, 256, 329}) {
+    for (std::int64_t head = 0; head < test_.num_heads; ++head) {
+      naive_attention(test_, sequence_, cached, sinks_, row, head, expected.data(), magnitude.data());
+      for (std::int64_t d = 0; d < dim; ++d) {
+        const auto i = static_cast<std::size_t>(d);
+        ASSERT_NEAR(whole[static_cast<std::size_t>((row * test_.num_heads + head) * dim + d)], expected[i],
+                    tolerance * magnitude[i])
+            << "row " << row << ", head " << head << ", dim " << d;
+      }
+    }
+  }
+  const std::vector<std::int32_t> steps[] = {{257, 258, 328, 329, 330}, {64, 65, 320, 330}};
+  for (const std::vector<std::int32_t>& cuts : steps) EXPECT_EQ(attend_in_chunks(3, kLength, cuts), whole);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionConformance,

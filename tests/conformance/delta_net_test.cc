@@ -192,6 +192,18 @@ TEST_P(DeltaNetConformance, FollowsTheRecurrenceInAnyChunks) {
   }
 }
 
+TEST_P(DeltaNetConformance, ChunksAndThreadsChangeNothing) {
+  const Inputs first(45, 1);
+  const Inputs second(45, 2);
+  const std::vector<float> whole = run(first, second, 45, false);
+  for (const int threads : {1, 3}) {
+    backend_ = make_backend(GetParam(), Precision::kBf16, threads);
+    for (const std::int64_t chunk : {1, 3, 7, 33}) {
+      EXPECT_EQ(run(first, second, chunk, false), whole) << "chunk " << chunk << ", " << threads << " threads";
+    }
+  }
+}
+
 TEST_P(DeltaNetConformance, SoftCap) {
   std::vector<float> x;
   for (int i = -60; i <= 60; ++i) x.push_back(static_cast<float>(i) * 3.3F);

@@ -132,7 +132,7 @@ class Attention {
   [[nodiscard]] Rows find_rows(const Block& block, Range positions) const;
   [[nodiscard]] vernier_isa::KvRows key_rows(const Rows& rows, const Rows& next) const;
   [[nodiscard]] vernier_isa::KvRows value_rows(const Rows& rows, const Rows& next) const;
-  void score(const Block& block, Range rows, Range columns, float* scratch) const;
+  void score(const Block& block, Range rows, Range columns, vernier_isa::NextRows next, float* scratch) const;
   void weigh(Range rows, std::int64_t count, const Sums& sums, float* scratch) const;
   [[nodiscard]] vernier_isa::ValueTile value_tile(Range rows, Range columns, const Sums& sums, float* scratch) const;
   void add_to_few(const Block& block, const Rows& tile, const Rows& next, const Sums& sums, float* scratch) const;
@@ -176,7 +176,8 @@ vernier_isa::KvRows Attention::key_rows(const Rows& rows, const Rows& next) cons
   return {.rows = rows.keys,
           .count = rows.count,
           .next_rows = next.keys,
-          .next_count = next.count,
+          .next_begin = 0,
+          .next_end = next.count,
           .dim = args_.kv.head_dim,
           .type = kv_type(args_.kv.dtype)};
 }
@@ -185,13 +186,14 @@ vernier_isa::KvRows Attention::value_rows(const Rows& rows, const Rows& next) co
   return {.rows = rows.values,
           .count = rows.count,
           .next_rows = next.values,
-          .next_count = next.count,
+          .next_begin = 0,
+          .next_end = next.count,
           .dim = args_.kv.head_dim,
           .type = kv_type(args_.kv.dtype)};
 }
 
 /// Scores of rows against `columns` of the keys in the scratch.
-void Attention::score(const Block& block, Range rows, Range columns, float* scratch) const {
+void Attention::score(const Block& block, Range rows, Range columns, vernier_isa::NextRows next, float* scratch) const {
   float* scores = scratch + 2 * tile_size();
   constexpr std::int64_t kRows = 32;
   for (std::int64_t first = rows.begin; first < rows.end; first += kRows) {
@@ -203,7 +205,8 @@ void Attention::score(const Block& block, Range rows, Range columns, float* scra
                          .keys = scratch + columns.begin,
                          .count = columns.end - columns.begin,
                          .dim = args_.kv.head_dim,
-                         .scores = scores + (first - rows.begin) * kTileKeys});
+                         .scores = scores + (first - rows.begin) * kTileKeys,
+                         .next = next});
   }
 }
 
@@ -233,15 +236,28 @@ vernier_isa::ValueTile Attention::value_tile(Range rows, Range columns, const Su
 void Attention::add_to_few(const Block& block, const Rows& tile, const Rows& next, const Sums& sums,
                            float* scratch) const {
   const Range all{0, rows(block)};
-  kernels_.expand_keys(key_rows(tile, next), scratch);
-  score(block, all, {0, tile.count}, scratch);
+  // What comes next is asked for in three portions, so that memory is busy all the while: most keys now, most values
+  // at the end, the others between.
+  const std::byte* between[2 * kTileKeys];
+  const std::int64_t late_keys = std::min(next.count, kTileKeys * 3 / 4);
+  const std::int64_t early_values = std::min(next.count, kTileKeys / 4);
+  std::copy(next.keys + late_keys, next.keys + next.count, between);
+  std::copy(next.values, next.values + early_values, between + next.count - late_keys);
+
+  vernier_isa::KvRows keys = key_rows(tile, next);
+  keys.next_end = late_keys;
+  kernels_.expand_keys(keys, scratch);
+  score(block, all, {0, tile.count},
+        {between, next.count - late_keys + early_values, args_.kv.head_dim * element_bytes_}, scratch);
   weigh(all, tile.count, sums, scratch);
-  kernels_.add_value_rows(value_rows(tile, next), value_tile(all, {0, tile.count}, sums, scratch));
+  vernier_isa::KvRows values = value_rows(tile, next);
+  values.next_begin = early_values;
+  kernels_.add_value_rows(values, value_tile(all, {0, tile.count}, sums, scratch));
 }
 
 /// Passes columns of the expanded tile by the softmaxes of some rows.
 void Attention::add_columns(const Block& block, Range rows, Range columns, const Sums& sums, float* scratch) const {
-  score(block, rows, columns, scratch);
+  score(block, rows, columns, {}, scratch);
   weigh(rows, columns.end - columns.begin, sums, scratch);
   kernels_.add_values(value_tile(rows, columns, sums, scratch));
 }

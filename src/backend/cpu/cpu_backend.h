@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cpu/cpu_isa.h"
+#include "backend/cpu/rotation_tables.h"
 #include "backend/cpu/scratch.h"
 #include "backend/host_backend.h"
 #include "base/thread_pool.h"
@@ -35,6 +36,8 @@ class CpuBackend final : public HostBackend {
  private:
   /// Pointers to the rows of x as linears take them: rounded copies, or x itself in f32. Valid until the next call.
   [[nodiscard]] Result<std::span<const float*>> input_rows(const MatrixView& x, Precision precision);
+  /// Cosines and sines of all tokens of the slices, in the order of rope_and_store_kv.
+  [[nodiscard]] Result<const float*> rotations(const RopeStoreArgs& args);
   [[nodiscard]] Status expert_mlp_chunk(const ExpertMlpArgs& args);
   /// kInternal when a weight has a layout that its format doesn't have.
   [[nodiscard]] Status check_decodable(const Weight& weight) const;
@@ -45,9 +48,10 @@ class CpuBackend final : public HostBackend {
   Buffer read_memory_;              ///< what measure_ceilings() reads
   Scratch<float> rounded_;          ///< inputs of linears
   Scratch<const float*> pointers_;  ///< to rows of inputs
-  Scratch<float> convolved_;        ///< of gated_delta_net
-  Scratch<float> worker_floats_;    ///< a part for each worker
-  Scratch<float> expert_floats_;    ///< between the products of expert_mlp
+  RotationTables rotation_tables_;
+  Scratch<float> convolved_;      ///< of gated_delta_net
+  Scratch<float> worker_floats_;  ///< a part for each worker
+  Scratch<float> expert_floats_;  ///< between the products of expert_mlp
   Scratch<const float*> expert_pointers_;
 };
 

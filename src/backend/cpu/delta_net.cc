@@ -24,6 +24,7 @@ float softplus(float x) { return x > 0.0F ? x + std::log1p(std::exp(-x)) : std::
 
 /// What a worker needs for kChunk tokens of a head.
 struct HeadScratch {
+  float* room;
   float* q;
   float* k;
   float* out;
@@ -32,10 +33,12 @@ struct HeadScratch {
   float* key_query;
 
   [[nodiscard]] static std::int64_t size(const GatedDeltaNetArgs& args) {
-    return (kChunk * (2 * std::int64_t{args.key_dim} + args.value_dim + 3) + 15) / 16 * 16;
+    const std::int64_t chunk = kChunk * (2 * std::int64_t{args.key_dim} + args.value_dim + 3);
+    return (std::int64_t{args.key_dim} * vernier_isa::kDeltaNetRoom + chunk + 15) / 16 * 16;
   }
   HeadScratch(const GatedDeltaNetArgs& args, float* memory)
-      : q(memory),
+      : room(memory),
+        q(room + args.key_dim * vernier_isa::kDeltaNetRoom),
         k(q + kChunk * args.key_dim),
         out(k + kChunk * args.key_dim),
         decay(out + kChunk * args.value_dim),
@@ -81,6 +84,7 @@ void run_chunk(const Kernels& kernels, const GatedDeltaNetArgs& args, const Sequ
                      .value_dim = args.value_dim,
                      .state = args.recurrent + (std::int64_t{slice.state_slot} * args.value_heads + head) *
                                                    args.key_dim * args.value_dim,
+                     .room = scratch.room,
                      .out = scratch.out});
   constexpr vernier_isa::Gate kSilu = {vernier_isa::GateKind::kSilu, 0.0F, 0.0F};
   for (std::int64_t t = 0; t < count; ++t) {
@@ -101,14 +105,14 @@ void find_inputs(const GatedDeltaNetArgs& args, const SequenceSlice& slice, cons
   for (std::int64_t t = 0; t < slice.num_tokens; ++t) *rows++ = args.qkv.row(slice.first_row + t);
 }
 
-/// Keeps the last inputs for the next step. Those that were kept before only move towards the front.
-void keep_inputs(const GatedDeltaNetArgs& args, const SequenceSlice& slice, const float* const* rows) {
-  const std::int64_t past = args.conv_width - 1;
-  const auto bytes = static_cast<std::size_t>(args.channels()) * sizeof(float);
-  float* state = args.convolution + slice.state_slot * past * args.channels();
+/// Keeps channels [begin, end) of the last inputs for the next step. Those kept before only move towards the front.
+void keep_inputs(const GatedDeltaNetArgs& args, const SequenceSlice& slice, const float* const* rows, Range range) {
   if (slice.num_tokens == 0) return;
+  const std::int64_t past = args.conv_width - 1;
+  const auto bytes = static_cast<std::size_t>(range.end - range.begin) * sizeof(float);
+  float* state = args.convolution + slice.state_slot * past * args.channels() + range.begin;
   for (std::int64_t j = 0; j < past; ++j) {
-    std::memcpy(state + j * args.channels(), rows[slice.num_tokens + j], bytes);
+    std::memcpy(state + j * args.channels(), rows[slice.num_tokens + j] + range.begin, bytes);
   }
 }
 
@@ -135,15 +139,17 @@ Status CpuBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
   const auto convolve = [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t s = i / pieces;
-      const std::int64_t c = i % pieces * kChannels;
+      const SequenceSlice& slice = args.slices[static_cast<std::size_t>(s)];
+      const Range range{i % pieces * kChannels, std::min(i % pieces * kChannels + kChannels, channels)};
       kernels_.convolve({.rows = inputs_of(s),
-                         .tokens = args.slices[static_cast<std::size_t>(s)].num_tokens,
+                         .tokens = slice.num_tokens,
                          .width = args.conv_width,
                          .weights = args.convolution_weight.data(),
-                         .begin = c,
-                         .end = std::min(c + kChannels, channels),
+                         .begin = range.begin,
+                         .end = range.end,
                          .out = convolved + first[static_cast<std::size_t>(s)] * channels,
                          .out_stride = channels});
+      keep_inputs(args, slice, inputs_of(s), range);
     }
   };
   pool_.parallel_for(num_slices * pieces, convolve, 8);
@@ -162,9 +168,6 @@ Status CpuBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
     }
   };
   pool_.parallel_for(num_slices * args.value_heads, run_heads);
-  for (std::int64_t s = 0; s < num_slices; ++s) {
-    keep_inputs(args, args.slices[static_cast<std::size_t>(s)], inputs_of(s));
-  }
   return {};
 }
 

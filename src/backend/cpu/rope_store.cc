@@ -17,14 +17,10 @@ struct Query {
   std::int64_t position;
 };
 
-/// Query i of all slices. Tokens of a slice come alternately from its front and its back, so that equal parts of the
-/// list hold about equal numbers of keys.
+/// Query i of all slices, one slice after another.
 Query find_query(std::span<const SequenceSlice> slices, std::int64_t i) {
   for (const SequenceSlice& slice : slices) {
-    if (i < slice.num_tokens) {
-      const std::int64_t token = i % 2 == 0 ? i / 2 : slice.num_tokens - 1 - i / 2;
-      return {&slice, slice.first_row + token, slice.past + token};
-    }
+    if (i < slice.num_tokens) return {&slice, slice.first_row + i, slice.past + i};
     i -= slice.num_tokens;
   }
   return {};
@@ -36,8 +32,8 @@ std::int64_t count_tokens(std::span<const SequenceSlice> slices) {
   return count;
 }
 
-/// Cosine and sine of a token's position for each pair: table[2 j], table[2 j + 1].
-void fill_rotation(const RopeTable& rope, std::int64_t position, float* table) {
+/// Cosine and sine of a position for each pair: table[2 j], table[2 j + 1].
+void fill_rotation(const RotationTables::Key& rope, std::int64_t position, float* table) {
   for (const double frequency : rope.inverse_frequencies) {
     const double angle = static_cast<double>(position) * frequency;
     *table++ = static_cast<float>(std::cos(angle) * rope.magnitude);
@@ -96,20 +92,54 @@ void store_heads(const Kernels& kernels, const RopeStoreArgs& args, const Query&
 
 }  // namespace
 
+RotationTables::Entry& RotationTables::find(Key key) {
+  for (Entry& entry : entries_) {
+    if (entry.key == key) return entry;
+  }
+  Entry& entry = entries_[next_];
+  next_ = (next_ + 1) % entries_.size();
+  entry.key = std::move(key);
+  entry.is_filled = false;
+  return entry;
+}
+
+Result<const float*> CpuBackend::rotations(const RopeStoreArgs& args) {
+  RotationTables::Key key = {args.rope->inverse_frequencies, args.rope->magnitude, {}};
+  const std::int64_t tokens = count_tokens(args.slices);
+  for (const SequenceSlice& slice : args.slices) {
+    for (std::int64_t t = 0; t < slice.num_tokens; ++t) key.positions.push_back(slice.past + t);
+  }
+  RotationTables::Entry& entry = rotation_tables_.find(std::move(key));
+  const auto size = static_cast<std::int64_t>(2 * args.rope->inverse_frequencies.size());
+  VN_ASSIGN(float* tables, entry.tables.get(static_cast<std::size_t>(tokens * size)));
+  if (entry.is_filled) return tables;
+  const auto fill = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      fill_rotation(entry.key, entry.key.positions[static_cast<std::size_t>(i)], tables + i * size);
+    }
+  };
+  pool_.parallel_for(tokens, fill, 4);
+  entry.is_filled = true;
+  return tables;
+}
+
 Status CpuBackend::rope_and_store_kv(const RopeStoreArgs& args) {
   VN_TRY(check_args(args));
-  const std::size_t pairs = args.rope != nullptr ? args.rope->inverse_frequencies.size() : 0;
-  const std::size_t part = (2 * pairs + static_cast<std::size_t>(args.head_dim) + 15) / 16 * 16;
+  const float* tables = nullptr;
+  if (args.rope != nullptr) {
+    VN_ASSIGN(tables, rotations(args));
+  }
+  const std::size_t table_size = args.rope != nullptr ? 2 * args.rope->inverse_frequencies.size() : 0;
+  const std::size_t part = (static_cast<std::size_t>(args.head_dim) + 15) / 16 * 16;
   VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
   const auto process = [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* table = scratch + part * static_cast<std::size_t>(worker);
     for (std::int64_t i = begin; i < end; ++i) {
       const Query query = find_query(args.slices, i);
-      if (args.rope != nullptr) fill_rotation(*args.rope, query.position, table);
+      const float* table = tables + static_cast<std::size_t>(i) * table_size;
       process_heads(kernels_, args, args.q.row(query.row), args.num_heads, args.q_norm, table);
       if (args.v.data == nullptr) continue;
       process_heads(kernels_, args, args.k.row(query.row), args.num_kv_heads, args.k_norm, table);
-      store_heads(kernels_, args, query, table + 2 * pairs);
+      store_heads(kernels_, args, query, scratch + part * static_cast<std::size_t>(worker));
     }
   };
   pool_.parallel_for(count_tokens(args.slices), process, 4);

@@ -69,6 +69,23 @@ struct SumBlock {
   }
 };
 
+/// Asks for one line of the next rows after another. Evenly spread requests don't hold up the arithmetic.
+struct LineRequests {
+  vernier_isa::NextRows next;
+  std::int64_t row = 0;
+  std::int64_t at = 0;
+
+  [[gnu::always_inline]] void ask() {  // inlined, as GCC drops calls of functions that do nothing but prefetch
+    if (row >= next.count) return;
+    __builtin_prefetch(next.rows[row] + at, 0, 2);
+    at += 64;
+    if (at >= next.bytes) {
+      at = 0;
+      ++row;
+    }
+  }
+};
+
 template <int kRows, int kVectors>
 void score_block(const vernier_isa::ScoreTile& tile, std::int64_t row, std::int64_t column) {
   SumBlock<kRows, kVectors> block;
@@ -78,8 +95,11 @@ void score_block(const vernier_isa::ScoreTile& tile, std::int64_t row, std::int6
     for (int v = 0; v < kVectors; ++v) block.sums[r][v] = Lanes::all(0.0F);
   }
   const float* keys = tile.keys + column;
+  LineRequests requests = {tile.next};
+  if (row != 0 || column != 0) requests.next.count = 0;
   for (std::int64_t d = 0; d < tile.dim; ++d, keys += kTileKeys) {
     block.add(keys, [&](int r) { return q[r][d]; });
+    requests.ask();
   }
   for (int r = 0; r < kRows; ++r) {
     float* scores = tile.scores + (row + r) * kTileKeys + column;

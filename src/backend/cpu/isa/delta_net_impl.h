@@ -24,23 +24,32 @@ void convolve(const vernier_isa::Convolution& args) {
   }
 }
 
-/// kVectors of columns of a head's state, which columns of other vectors never meet. The last vector has `count` of 16
-/// columns where kVectors is 1.
+/// kVectors of columns of a head's state, from column `first` on; they never meet other columns. The vector has `count`
+/// columns where kVectors is 1, else 16. Row i of the state begins at state + i * stride.
 template <int kVectors>
 struct StateColumns {
   const vernier_isa::DeltaNet& args;
   std::int64_t first;
   std::int64_t count;
+  float* state;
+  std::int64_t stride;
   Lanes delta[kVectors];
 
   [[nodiscard]] Lanes load(const float* row, int v) const {
-    return kVectors == 1 ? Lanes::load_first(row + first, count) : Lanes::load(row + first + v * 16);
+    return kVectors == 1 ? Lanes::load_first(row, count) : Lanes::load(row + v * 16);
   }
   void store(Lanes x, float* row, int v) const {
     if (kVectors == 1) {
-      x.store_first(row + first, count);
+      x.store_first(row, count);
     } else {
-      x.store(row + first + v * 16);
+      x.store(row + v * 16);
+    }
+  }
+
+  /// Moves the columns to or from the room that they have to themselves.
+  void copy(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride) const {
+    for (std::int64_t i = 0; i < args.key_dim; ++i) {
+      for (int v = 0; v < kVectors; ++v) store(load(from + i * from_stride, v), to + i * to_stride, v);
     }
   }
 
@@ -52,17 +61,17 @@ struct StateColumns {
     const float* old_k = k - args.key_dim;
     const Lanes decay = Lanes::all(kUpdate ? args.decay[t - 1] : 1.0F);
     for (int v = 0; v < kVectors; ++v) predicted[v] = queried[v] = Lanes::all(0.0F);
-    float* row = args.state;
-    for (std::int64_t i = 0; i < args.key_dim; ++i, row += args.value_dim) {
+    float* row = state;
+    for (std::int64_t i = 0; i < args.key_dim; ++i, row += stride) {
       for (int v = 0; v < kVectors; ++v) {
-        Lanes state = load(row, v);
+        Lanes element = load(row, v);
         if constexpr (kUpdate) {
-          state = Lanes::fma(Lanes::all(old_k[i]), delta[v], state * decay);
-          store(state, row, v);
+          element = Lanes::fma(Lanes::all(old_k[i]), delta[v], element * decay);
+          store(element, row, v);
         }
         if constexpr (kRead) {
-          predicted[v] = Lanes::fma(state, Lanes::all(k[i]), predicted[v]);
-          queried[v] = Lanes::fma(state, Lanes::all(q[i]), queried[v]);
+          predicted[v] = Lanes::fma(element, Lanes::all(k[i]), predicted[v]);
+          queried[v] = Lanes::fma(element, Lanes::all(q[i]), queried[v]);
         }
       }
     }
@@ -82,23 +91,38 @@ struct StateColumns {
       const Lanes beta = Lanes::all(args.beta[t]);
       const Lanes key_query = Lanes::all(args.key_query[t]);
       for (int v = 0; v < kVectors; ++v) {
-        delta[v] = beta * (load(args.v + t * args.v_stride, v) - decay * predicted[v]);
-        store(Lanes::fma(key_query, delta[v], decay * queried[v]), args.out + t * args.value_dim, v);
+        delta[v] = beta * (load(args.v + t * args.v_stride + first, v) - decay * predicted[v]);
+        store(Lanes::fma(key_query, delta[v], decay * queried[v]), args.out + t * args.value_dim + first, v);
       }
     }
     pass<true, false>(args.tokens, predicted, queried);
   }
 };
 
-void delta_net(const vernier_isa::DeltaNet& args) {
-  constexpr int kVectors = 4;
-  std::int64_t column = 0;
-  for (; column + kVectors * 16 <= args.value_dim; column += kVectors * 16) {
-    StateColumns<kVectors>{args, column, 16, {}}.run();
+/// Tokens from which on columns are worth a copy: rows of the state lie so far apart that few fit a cache's sets.
+constexpr std::int64_t kCopyTokens = 4;
+
+template <int kVectors>
+void run_columns(const vernier_isa::DeltaNet& args, std::int64_t first, std::int64_t count) {
+  float* columns = args.state + first;
+  if (args.tokens < kCopyTokens) {
+    StateColumns<kVectors>{args, first, count, columns, args.value_dim, {}}.run();
+    return;
   }
+  constexpr std::int64_t kStride = kVectors * 16;
+  StateColumns<kVectors> copied{args, first, count, args.room, kStride, {}};
+  copied.copy(columns, args.value_dim, args.room, kStride);
+  copied.run();
+  copied.copy(args.room, kStride, columns, args.value_dim);
+}
+
+void delta_net(const vernier_isa::DeltaNet& args) {
+  constexpr int kVectors = Lanes::kAttentionVectors;
+  std::int64_t column = 0;
+  for (; column + kVectors * 16 <= args.value_dim; column += kVectors * 16) run_columns<kVectors>(args, column, 16);
   for (; column < args.value_dim; column += 16) {
     const std::int64_t rest = args.value_dim - column;
-    StateColumns<1>{args, column, rest < 16 ? rest : 16, {}}.run();
+    run_columns<1>(args, column, rest < 16 ? rest : 16);
   }
 }
 

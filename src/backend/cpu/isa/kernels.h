@@ -42,10 +42,18 @@ inline constexpr std::int64_t kTileKeys = 64;
 struct KvRows {
   const std::byte* const* rows;
   std::int64_t count;
-  const std::byte* const* next_rows;  ///< what will be read after these: brought nearer on the way
-  std::int64_t next_count;
+  const std::byte* const* next_rows;  ///< what will be read after these, asked for on the way: from next_begin on
+  std::int64_t next_begin;
+  std::int64_t next_end;
   std::int64_t dim;
   KvType type;
+};
+
+/// Memory that will be read before long: rows of `bytes` bytes.
+struct NextRows {
+  const std::byte* const* rows;
+  std::int64_t count;
+  std::int64_t bytes;
 };
 
 /// scores[r * kTileKeys + i] = sum over d, in order, of q[r][d] * keys[d * kTileKeys + i] for i < count; up to 15 more
@@ -57,6 +65,7 @@ struct ScoreTile {
   std::int64_t count;
   std::int64_t dim;
   float* scores;
+  NextRows next;  ///< asked for on the way
 };
 
 /// One step of softmaxes that are kept up to date while tiles of scores pass by. For each row: x = scale * score,
@@ -99,6 +108,8 @@ struct Convolution {
   std::int64_t out_stride;
 };
 
+inline constexpr std::int64_t kDeltaNetRoom = 64;
+
 /// Tokens of one value head of a gated delta net, one after another: S = decay S; delta = beta (v - S^T k);
 /// S += k delta^T; out = S^T q. However tokens are cut into calls, each number comes out the same.
 struct DeltaNet {
@@ -113,6 +124,7 @@ struct DeltaNet {
   std::int64_t key_dim;
   std::int64_t value_dim;
   float* state;  ///< [key_dim, value_dim]
+  float* room;   ///< scratch of key_dim * kDeltaNetRoom floats
   float* out;    ///< [tokens, value_dim]
 };
 

@@ -65,7 +65,7 @@ void store_block(Lanes (&block)[16], std::int64_t dims, float* keys) {
 
 /// Where row i of those that come next begins; a row at hand where there is none.
 const std::byte* next_row(const KvRows& from, std::int64_t i) {
-  return i < from.next_count ? from.next_rows[i] : from.rows[0];
+  return i >= from.next_begin && i < from.next_end ? from.next_rows[i] : from.rows[0];
 }
 
 /// Asks for the next rows' share of what is being read: they lie apart, so no hardware would guess them, and evenly
