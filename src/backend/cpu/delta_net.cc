@@ -17,7 +17,11 @@ using vernier_isa::Kernels;
 /// Tokens of a head handled at a time: bounds scratch memory and changes no number.
 constexpr std::int64_t kChunk = 32;
 /// Channels that a thread convolves at a time.
-constexpr std::int64_t kChannels = 64;
+constexpr std::int64_t kChannels = 256;
+
+/// Floats from one token's convolved channels to the next's: not a power of two, or tokens would meet in a cache's
+/// sets.
+std::int64_t convolved_stride(const GatedDeltaNetArgs& args) { return (args.channels() + 15) / 16 * 16 + 16; }
 
 /// log(1 + exp(x)) without overflow.
 float softplus(float x) { return x > 0.0F ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
@@ -56,13 +60,13 @@ void normalize_l2(const Kernels& kernels, const float* x, std::int64_t size, flo
 void run_chunk(const Kernels& kernels, const GatedDeltaNetArgs& args, const SequenceSlice& slice, std::int64_t head,
                Range tokens, const float* convolved, const HeadScratch& scratch) {
   const std::int64_t key_head = args.tiled_heads ? head % args.key_heads : head / (args.value_heads / args.key_heads);
-  const std::int64_t channels = args.channels();
-  const float* v = convolved + tokens.begin * channels + 2 * args.key_width() + head * args.value_dim;
+  const std::int64_t stride = convolved_stride(args);
+  const float* v = convolved + tokens.begin * stride + 2 * args.key_width() + head * args.value_dim;
   const auto h = static_cast<std::size_t>(head);
   const float query_scale = 1.0F / std::sqrt(static_cast<float>(args.key_dim));
   const std::int64_t count = tokens.end - tokens.begin;
   for (std::int64_t t = 0; t < count; ++t) {
-    const float* mixed = convolved + (tokens.begin + t) * channels + key_head * args.key_dim;
+    const float* mixed = convolved + (tokens.begin + t) * stride + key_head * args.key_dim;
     const std::int64_t row = slice.first_row + tokens.begin + t;
     float* q = scratch.q + t * args.key_dim;
     float* k = scratch.k + t * args.key_dim;
@@ -75,7 +79,7 @@ void run_chunk(const Kernels& kernels, const GatedDeltaNetArgs& args, const Sequ
   kernels.delta_net({.q = scratch.q,
                      .k = scratch.k,
                      .v = v,
-                     .v_stride = channels,
+                     .v_stride = stride,
                      .decay = scratch.decay,
                      .beta = scratch.beta,
                      .key_query = scratch.key_query,
@@ -122,13 +126,14 @@ Status CpuBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
   VN_TRY(check_args(args));
   if (args.conv_width > vernier_isa::kMaxConvolution) return HostBackend::gated_delta_net(args);
   const std::int64_t channels = args.channels();
+  const std::int64_t stride = convolved_stride(args);
   const std::int64_t past = args.conv_width - 1;
   const auto num_slices = static_cast<std::int64_t>(args.slices.size());
   // Slices one after another: tokens before each, and where its list of inputs begins.
   std::vector<std::int64_t> first(args.slices.size() + 1, 0);
   for (std::size_t s = 0; s < args.slices.size(); ++s) first[s + 1] = first[s] + args.slices[s].num_tokens;
   const std::int64_t tokens = first.back();
-  VN_ASSIGN(float* convolved, convolved_.get(static_cast<std::size_t>(tokens * channels)));
+  VN_ASSIGN(float* convolved, convolved_.get(static_cast<std::size_t>(tokens * stride)));
   VN_ASSIGN(const float** inputs, pointers_.get(static_cast<std::size_t>(tokens + num_slices * past)));
   const auto inputs_of = [&](std::int64_t s) { return inputs + first[static_cast<std::size_t>(s)] + s * past; };
   for (std::int64_t s = 0; s < num_slices; ++s) {
@@ -141,18 +146,20 @@ Status CpuBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
       const std::int64_t s = i / pieces;
       const SequenceSlice& slice = args.slices[static_cast<std::size_t>(s)];
       const Range range{i % pieces * kChannels, std::min(i % pieces * kChannels + kChannels, channels)};
-      kernels_.convolve({.rows = inputs_of(s),
-                         .tokens = slice.num_tokens,
-                         .width = args.conv_width,
-                         .weights = args.convolution_weight.data(),
-                         .begin = range.begin,
-                         .end = range.end,
-                         .out = convolved + first[static_cast<std::size_t>(s)] * channels,
-                         .out_stride = channels});
+      for (std::int64_t t = 0; t < slice.num_tokens; t += kChunk) {
+        kernels_.convolve({.rows = inputs_of(s) + t,
+                           .tokens = std::min<std::int64_t>(kChunk, slice.num_tokens - t),
+                           .width = args.conv_width,
+                           .weights = args.convolution_weight.data(),
+                           .begin = range.begin,
+                           .end = range.end,
+                           .out = convolved + (first[static_cast<std::size_t>(s)] + t) * stride,
+                           .out_stride = stride});
+      }
       keep_inputs(args, slice, inputs_of(s), range);
     }
   };
-  pool_.parallel_for(num_slices * pieces, convolve, 8);
+  pool_.parallel_for(num_slices * pieces, convolve, 2);
 
   const std::int64_t part = HeadScratch::size(args);
   VN_ASSIGN(float* scratch, worker_floats_.get(static_cast<std::size_t>(part * pool_.size())));
@@ -163,7 +170,7 @@ Status CpuBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
       const SequenceSlice& slice = args.slices[s];
       for (std::int64_t t = 0; t < slice.num_tokens; t += kChunk) {
         const Range chunk{t, std::min<std::int64_t>(t + kChunk, slice.num_tokens)};
-        run_chunk(kernels_, args, slice, i % args.value_heads, chunk, convolved + first[s] * channels, own);
+        run_chunk(kernels_, args, slice, i % args.value_heads, chunk, convolved + first[s] * stride, own);
       }
     }
   };

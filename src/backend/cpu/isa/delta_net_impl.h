@@ -10,15 +10,17 @@ namespace {
 void convolve(const vernier_isa::Convolution& args) {
   for (std::int64_t c = args.begin; c < args.end; c += 16) {
     const std::int64_t count = args.end - c < 16 ? args.end - c : 16;
-    float weights[vernier_isa::kMaxConvolution][16] = {};
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t j = 0; j < args.width; ++j) weights[j][i] = args.weights[(c + i) * args.width + j];
+    Lanes weights[16];  // a channel each, then a place of the window each
+    for (std::int64_t i = 0; i < 16; ++i) {
+      weights[i] = Lanes::load_first(args.weights + (c + (i < count ? i : 0)) * args.width, args.width);
     }
+    Lanes::transpose(weights);
     for (std::int64_t t = 0; t < args.tokens; ++t) {
-      Lanes sum = Lanes::load(weights[0]) * Lanes::load_first(args.rows[t] + c, count);
+      Lanes sum = weights[0] * Lanes::load_first(args.rows[t] + c, count);
       for (std::int64_t j = 1; j < args.width; ++j) {
-        sum = Lanes::fma(Lanes::load(weights[j]), Lanes::load_first(args.rows[t + j] + c, count), sum);
+        sum = Lanes::fma(weights[j], Lanes::load_first(args.rows[t + j] + c, count), sum);
       }
+      __builtin_prefetch(args.rows[t + args.width - 1] + c + 16);  // rows lie far apart
       (sum * sigmoid(sum)).store_first(args.out + t * args.out_stride + c, count);
     }
   }
