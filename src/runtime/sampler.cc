@@ -1,7 +1,6 @@
 #include "runtime/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -21,74 +20,24 @@ struct Candidate {
 
 bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-/// Candidates of which the likeliest stand in front in order, as far as anyone has looked: a draw seldom looks far, and
-/// to sort a whole vocabulary takes longer than a small model.
-class Ranking {
- public:
-  explicit Ranking(std::vector<Candidate>& candidates) : candidates_(candidates) {}
-
-  /// The i-th likeliest.
-  const Candidate& at(std::size_t i) {
-    if (i >= sorted_) sort_up_to(std::max({i + 1, std::size_t{64}, 8 * sorted_}));
-    return candidates_[i];
-  }
-  /// Forgets all but the `count` likeliest.
-  void truncate(std::size_t count) {
-    if (count < candidates_.size()) {
-      if (count > 0) (void)at(count - 1);
-      candidates_.resize(count);
-    }
-    sorted_ = std::min(sorted_, count);
-  }
-
- private:
-  void sort_up_to(std::size_t end) {
-    end = std::min(end, candidates_.size());
-    const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(sorted_);
-    const auto middle = candidates_.begin() + static_cast<std::ptrdiff_t>(end);
-    if (middle != candidates_.end()) std::nth_element(begin, middle, candidates_.end(), likelier);
-    std::sort(begin, middle, likelier);
-    sorted_ = end;
-  }
-
-  std::vector<Candidate>& candidates_;
-  std::size_t sorted_ = 0;
-};
-
-/// Softmax over the candidates, `largest` being their largest logit.
-void assign_probabilities(std::vector<Candidate>& candidates, float largest) {
+/// Softmax over the candidates, which are sorted with the likeliest first.
+void assign_probabilities(std::vector<Candidate>& candidates) {
   double sum = 0.0;
   for (Candidate& candidate : candidates) {
-    candidate.probability = std::exp(static_cast<double>(candidate.logit) - static_cast<double>(largest));
+    candidate.probability = std::exp(static_cast<double>(candidate.logit) - static_cast<double>(candidates[0].logit));
     sum += candidate.probability;
   }
   for (Candidate& candidate : candidates) candidate.probability /= sum;
 }
 
 /// Number of leading candidates whose probabilities first reach `top_p`.
-std::size_t nucleus_size(Ranking& ranking, std::size_t count, double top_p) {
+std::size_t nucleus_size(const std::vector<Candidate>& candidates, double top_p) {
   double sum = 0.0;
-  for (std::size_t i = 0; i < count; ++i) {
-    sum += ranking.at(i).probability;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    sum += candidates[i].probability;
     if (sum >= top_p) return i + 1;
   }
-  return count;
-}
-
-bool all_finite(std::span<const float> values) {
-  // No early end within a block, so that the compiler makes vectors of it.
-  constexpr std::size_t kBlock = 64;
-  constexpr std::uint32_t kExponent = 0x7F800000;
-  std::size_t i = 0;
-  for (; i + kBlock <= values.size(); i += kBlock) {
-    std::uint32_t bad = 0;
-    for (std::size_t j = 0; j < kBlock; ++j) {
-      bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(values[i + j]) & kExponent) == kExponent);
-    }
-    if (bad != 0) return false;
-  }
-  return std::all_of(values.begin() + static_cast<std::ptrdiff_t>(i), values.end(),
-                     [](float value) { return std::isfinite(value); });
+  return candidates.size();
 }
 
 std::optional<Error> out_of_range(std::string_view field, const std::string& value, std::string_view range) {
@@ -149,26 +98,7 @@ std::optional<Error> validate(const SamplingParams& params, std::int64_t vocab_s
 }
 
 std::int32_t argmax(std::span<const float> logits) {
-  // The largest of each block in lanes, then where it is: one pass that the compiler makes vectors of.
-  constexpr std::size_t kLanes = 16;
-  constexpr std::size_t kBlock = 64 * kLanes;
-  float largest = kBanned;
-  std::size_t found = 0;
-  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const std::span<const float> block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
-    float best[kLanes];
-    std::fill_n(best, kLanes, kBanned);
-    std::size_t i = 0;
-    for (; i + kLanes <= block.size(); i += kLanes) {
-      for (std::size_t j = 0; j < kLanes; ++j) best[j] = block[i + j] > best[j] ? block[i + j] : best[j];
-    }
-    for (; i < block.size(); ++i) best[0] = std::max(best[0], block[i]);
-    const float top = *std::max_element(best, best + kLanes);
-    if (!(top > largest)) continue;
-    largest = top;
-    found = begin + static_cast<std::size_t>(std::find(block.begin(), block.end(), top) - block.begin());
-  }
-  return static_cast<std::int32_t>(found);
+  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
 TokenLogprob token_logprob(std::span<const float> logits, std::int32_t id, std::int32_t top) {
@@ -221,30 +151,32 @@ std::int32_t Sampler::draw(std::span<const float> logits, std::uint64_t position
     candidates.push_back({static_cast<std::int32_t>(i), logits[i] / params_.temperature, 0.0});
   }
   // Top-k and top-p read the order, so ties are broken by id here and nowhere else.
-  Ranking ranking(candidates);
-  if (params_.top_k > 0) ranking.truncate(static_cast<std::size_t>(params_.top_k));
-  assign_probabilities(candidates, ranking.at(0).logit);
   std::size_t keep = candidates.size();
-  if (params_.top_p < 1.0F) keep = nucleus_size(ranking, keep, static_cast<double>(params_.top_p));
+  if (params_.top_k > 0) keep = std::min(keep, static_cast<std::size_t>(params_.top_k));
+  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(keep), candidates.end(),
+                    likelier);
+  candidates.resize(keep);
+  assign_probabilities(candidates);
+  if (params_.top_p < 1.0F) candidates.resize(nucleus_size(candidates, static_cast<double>(params_.top_p)));
   if (params_.min_p > 0.0F) {
-    const double floor = static_cast<double>(params_.min_p) * ranking.at(0).probability;
-    std::size_t likely = 1;
-    while (likely < keep && ranking.at(likely).probability >= floor) ++likely;
-    keep = likely;
+    const double floor = static_cast<double>(params_.min_p) * candidates[0].probability;
+    std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.probability < floor; });
   }
   double total = 0.0;
-  for (std::size_t i = 0; i < keep; ++i) total += candidates[i].probability;
+  for (const Candidate& candidate : candidates) total += candidate.probability;
   double left = uniform_at(params_.seed, position) * total;
-  for (std::size_t i = 0; i < keep; ++i) {
-    left -= ranking.at(i).probability;
-    if (left < 0.0) return ranking.at(i).id;
+  for (const Candidate& candidate : candidates) {
+    left -= candidate.probability;
+    if (left < 0.0) return candidate.id;
   }
-  return ranking.at(keep - 1).id;  // rounding left a sliver above the last one
+  return candidates.back().id;  // rounding left a sliver above the last one
 }
 
 Result<Sampler::Choice> Sampler::choose(std::span<float> logits, std::int64_t usable, std::uint64_t position) {
   logits = logits.first(std::min(logits.size(), static_cast<std::size_t>(usable)));
-  if (!all_finite(logits)) return fail(ErrorCode::kInternal, "non-finite logits at position {}", position);
+  for (const float logit : logits) {
+    if (!std::isfinite(logit)) return fail(ErrorCode::kInternal, "non-finite logits at position {}", position);
+  }
   std::vector<float> untouched;
   if (params_.logprobs) untouched.assign(logits.begin(), logits.end());
   apply_penalties(logits);
