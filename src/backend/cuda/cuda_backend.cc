@@ -37,7 +37,13 @@ Status expert_mlp(CudaContext&, const ExpertMlpArgs&) { return fail(ErrorCode::k
 CudaBackend::CudaBackend(int device, cudaStream_t stream, Precision precision)
     : scratch_(stream),
       uploads_(stream),
-      context_{.device = device, .stream = stream, .precision = precision, .scratch = scratch_, .uploads = uploads_} {}
+      tables_(uploads_, stream),
+      context_{.device = device,
+               .stream = stream,
+               .precision = precision,
+               .scratch = scratch_,
+               .uploads = uploads_,
+               .tables = tables_} {}
 
 CudaBackend::~CudaBackend() {
   if (!enter()) return;

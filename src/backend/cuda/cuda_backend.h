@@ -53,6 +53,7 @@ class CudaBackend final : public Backend {
 
   DeviceScratch scratch_;
   UploadRing uploads_;
+  StepTables tables_;
   CudaContext context_;
 };
 

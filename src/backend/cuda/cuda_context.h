@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <span>
+#include <type_traits>
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_error.h"
 #include "backend/cuda/device_scratch.h"
+#include "backend/cuda/step_tables.h"
 #include "backend/cuda/upload_ring.h"
 
 namespace vernier::cuda {
@@ -22,6 +24,7 @@ struct CudaContext {
   std::size_t max_shared_bytes = 0;  ///< dynamic shared memory that a block may opt in to
   DeviceScratch& scratch;
   UploadRing& uploads;
+  StepTables& tables;
 
   /// A small host array in device memory (upload_ring.h says for how long).
   template <class T>

@@ -1,0 +1,99 @@
+// The state of a softmax over some of the keys, and how two of them become one. Every attention kernel cuts a sequence
+// at the same absolute positions (kSplitKeys), folds in the same order and rounds in the same places, so that a
+// token's result depends neither on the other tokens of the step nor on how many blocks shared the work.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/backend.h"
+#include "backend/cuda/ops/kv_page.cuh"
+
+namespace vernier::cuda {
+
+constexpr int kSplitKeys = 256;
+constexpr int kAttentionWarps = 4;
+constexpr int kAttentionThreads = kAttentionWarps * 32;
+
+struct AttentionKernelArgs {
+  MatrixView q;
+  MatrixView y;
+  std::int32_t num_heads;
+  float scale;  ///< of raw scores: AttentionArgs::scale times the keys' scale
+  float soft_cap;
+  std::int32_t window;
+  const float* sinks;  ///< [heads] or null
+  KvLayer kv;
+  float value_scale;
+  StepView step;
+  /// [rows, heads, num_splits] of head_dim + 2 numbers (accumulator, largest, total), or null: each block folds all
+  /// splits of its rows.
+  float* partials;
+  std::int32_t num_splits;
+};
+
+/// Largest score, sum of exponentials, and (elsewhere) the weighted sum of values. No key yet: -infinity, 0, 0.
+struct SoftmaxState {
+  float largest;
+  float total;
+};
+
+__device__ inline SoftmaxState empty_state() { return {-INFINITY, 0.0F}; }
+
+/// Factors of a pair of states whose larger maximum is `largest`. A state without keys has the factor 0 and adds
+/// nothing, to the bit.
+struct FoldFactors {
+  float first;
+  float second;
+};
+
+__device__ inline float rescale(float old_largest, float largest) {
+  return old_largest == -INFINITY ? 0.0F : expf(old_largest - largest);
+}
+
+__device__ inline FoldFactors fold(SoftmaxState& state, const SoftmaxState& next) {
+  const float largest = fmaxf(state.largest, next.largest);
+  const FoldFactors factors = {rescale(state.largest, largest), rescale(next.largest, largest)};
+  state.total = __fmaf_rn(state.total, factors.first, __fmul_rn(next.total, factors.second));
+  state.largest = largest;
+  return factors;
+}
+
+/// One number of the weighted sums.
+__device__ inline float fold_value(float value, float next, const FoldFactors& factors) {
+  return __fmaf_rn(value, factors.first, __fmul_rn(next, factors.second));
+}
+
+/// Factor that makes the weighted sum the output: the sink joins the denominator alone.
+__device__ inline float finish(const AttentionKernelArgs& args, std::int32_t head, const SoftmaxState& state) {
+  float largest = state.largest;
+  float sink = 0.0F;
+  if (args.sinks != nullptr) {
+    largest = fmaxf(largest, args.sinks[head]);
+    sink = expf(args.sinks[head] - largest);
+  }
+  const float factor = rescale(state.largest, largest);
+  return __fdiv_rn(__fmul_rn(factor, args.value_scale), __fmaf_rn(state.total, factor, sink));
+}
+
+__device__ inline float final_score(const AttentionKernelArgs& args, float raw) {
+  const float score = __fmul_rn(raw, args.scale);
+  return args.soft_cap > 0.0F ? __fmul_rn(args.soft_cap, tanhf(__fdiv_rn(score, args.soft_cap))) : score;
+}
+
+/// The keys that a token sees: positions [first, end).
+struct KeyRange {
+  std::int32_t first;
+  std::int32_t end;
+};
+
+__device__ inline KeyRange visible_keys(const AttentionKernelArgs& args, std::int32_t position) {
+  const std::int32_t first = args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+  return {first, position + 1};
+}
+
+__device__ inline float* partial_of(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head,
+                                    std::int32_t split) {
+  return args.partials + ((row * args.num_heads + head) * args.num_splits + split) * (args.kv.head_dim + 2);
+}
+
+}  // namespace vernier::cuda

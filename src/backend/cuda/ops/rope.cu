@@ -1,0 +1,153 @@
+// Head norms, rotation, and the way into the KV cache. One block a token; a warp takes a head at a time.
+#include "backend/cuda/ops/kv_page.cuh"
+#include "backend/cuda/ops/launch.h"
+#include "backend/cuda/ops/math.cuh"
+#include "backend/cuda/ops/ops.h"
+
+namespace vernier::cuda {
+namespace {
+
+constexpr int kWarps = 8;
+
+struct Rotation {
+  const double* frequencies;  ///< [pairs]
+  std::int32_t pairs;
+  std::int32_t offset;
+  float magnitude;
+  bool halves;
+};
+
+struct RopeKernelArgs {
+  MatrixView q;
+  MatrixView k;
+  MatrixView v;  ///< data null: only q is processed
+  std::int32_t num_heads;
+  std::int32_t num_kv_heads;
+  std::int32_t head_dim;
+  const float* q_norm;  ///< null: none
+  const float* k_norm;
+  bool normalize_v;
+  float eps;
+  Rotation rotation;
+  StepView step;
+  KvLayer kv;
+};
+
+/// Copies a head into the warp's shared memory, normed if `normalize`.
+__device__ void load_head(const float* from, float* head, int dim, bool normalize, const float* weight, float eps) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  float squares = 0.0F;
+  for (int d = lane; d < dim; d += kWarpSize) {
+    head[d] = from[d];
+    squares += head[d] * head[d];
+  }
+  if (normalize) {
+    const float factor = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(dim) + eps);
+    for (int d = lane; d < dim; d += kWarpSize) head[d] *= factor * (weight != nullptr ? weight[d] : 1.0F);
+  }
+  __syncwarp();
+}
+
+/// `angles` holds cosine and sine of each pair.
+__device__ void rotate_head(const Rotation& rotation, const float2* angles, float* head) {
+  for (int j = static_cast<int>(threadIdx.x) % kWarpSize; j < rotation.pairs; j += kWarpSize) {
+    float& first = head[rotation.halves ? j : 2 * j];
+    float& second = head[rotation.halves ? j + rotation.offset : 2 * j + 1];
+    const float2 angle = angles[j];
+    const float rotated = first * angle.x - second * angle.y;
+    second = second * angle.x + first * angle.y;
+    first = rotated;
+  }
+  __syncwarp();
+}
+
+template <class Cell>
+__device__ void store_head(const float* head, void* elements, std::int64_t index, int dim, float scale) {
+  auto* const to = static_cast<typename Cell::Code*>(elements) + index;
+  for (int d = static_cast<int>(threadIdx.x) % kWarpSize; d < dim; d += kWarpSize) to[d] = Cell::store(head[d], scale);
+}
+
+template <class Cell>
+__global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_constant__ RopeKernelArgs args) {
+  extern __shared__ float2 angles[];
+  const std::int64_t row = blockIdx.x;
+  const std::int32_t slice_index = args.step.slice_of_row[row];
+  if (slice_index < 0) return;
+  const DeviceSlice slice = args.step.slices[slice_index];
+  const std::int32_t position = slice.past + static_cast<std::int32_t>(row) - slice.first_row;
+  const Rotation& rotation = args.rotation;
+  for (int j = static_cast<int>(threadIdx.x); j < rotation.pairs; j += static_cast<int>(blockDim.x)) {
+    double sine = 0.0;
+    double cosine = 0.0;
+    sincos(static_cast<double>(position) * rotation.frequencies[j], &sine, &cosine);
+    const double magnitude = rotation.magnitude;
+    angles[j] = {static_cast<float>(cosine * magnitude), static_cast<float>(sine * magnitude)};
+  }
+  __syncthreads();
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int dim = args.head_dim;
+  float* const head = reinterpret_cast<float*>(angles + rotation.pairs) + warp * dim;
+  const bool stores = args.v.data != nullptr;
+  const int num_items = args.num_heads + (stores ? 2 * args.num_kv_heads : 0);
+  for (int item = warp; item < num_items; item += kWarps) {
+    __syncwarp();
+    if (item < args.num_heads) {
+      float* const q = args.q.data + row * args.q.stride + std::int64_t{item} * dim;
+      load_head(q, head, dim, args.q_norm != nullptr, args.q_norm, args.eps);
+      rotate_head(rotation, angles, head);
+      for (int d = static_cast<int>(threadIdx.x) % kWarpSize; d < dim; d += kWarpSize) q[d] = head[d];
+      continue;
+    }
+    const int kv_item = item - args.num_heads;
+    const bool is_key = kv_item < args.num_kv_heads;
+    const int h = is_key ? kv_item : kv_item - args.num_kv_heads;
+    const std::int64_t index = kv_index(args.kv, args.step, slice, position, h);
+    if (is_key) {
+      load_head(args.k.data + row * args.k.stride + std::int64_t{h} * dim, head, dim, args.k_norm != nullptr,
+                args.k_norm, args.eps);
+      rotate_head(rotation, angles, head);
+      store_head<Cell>(head, args.kv.keys, index, dim, args.kv.key_scale);
+    } else {
+      load_head(args.v.data + row * args.v.stride + std::int64_t{h} * dim, head, dim, args.normalize_v, nullptr,
+                args.eps);
+      store_head<Cell>(head, args.kv.values, index, dim, args.kv.value_scale);
+    }
+  }
+}
+
+Result<Rotation> make_rotation(CudaContext& context, const RopeTable* rope) {
+  if (rope == nullptr || rope->inverse_frequencies.empty()) return Rotation{nullptr, 0, 0, 1.0F, true};
+  VN_ASSIGN(const double* frequencies, context.tables.frequencies(rope->inverse_frequencies));
+  const auto pairs = static_cast<std::int32_t>(rope->inverse_frequencies.size());
+  return Rotation{frequencies, pairs, rope->pair_offset != 0 ? rope->pair_offset : pairs, rope->magnitude,
+                  rope->pairing == RopePairing::kHalves};
+}
+
+}  // namespace
+
+Status rope_and_store_kv(CudaContext& context, const RopeStoreArgs& args) {
+  VN_ASSIGN(const Rotation rotation, make_rotation(context, args.rope));
+  VN_ASSIGN(const StepView step, context.tables.step(args.slices, args.q.rows));
+  const RopeKernelArgs kernel_args = {.q = args.q,
+                                      .k = args.k,
+                                      .v = args.v,
+                                      .num_heads = args.num_heads,
+                                      .num_kv_heads = args.num_kv_heads,
+                                      .head_dim = args.head_dim,
+                                      .q_norm = args.q_norm.empty() ? nullptr : args.q_norm.data(),
+                                      .k_norm = args.k_norm.empty() ? nullptr : args.k_norm.data(),
+                                      .normalize_v = args.normalize_v,
+                                      .eps = args.eps,
+                                      .rotation = rotation,
+                                      .step = step,
+                                      .kv = args.kv};
+  const std::size_t shared = static_cast<std::size_t>(rotation.pairs) * sizeof(float2) +
+                             static_cast<std::size_t>(kWarps * args.head_dim) * sizeof(float);
+  if (shared > context.max_shared_bytes) {
+    return fail(ErrorCode::kUnsupported, "cuda: rope_and_store_kv: heads of {} are too wide", args.head_dim);
+  }
+  const LaunchShape shape = {dim3(static_cast<unsigned>(args.q.rows)), dim3(kWarps * kWarpSize), shared};
+  return visit_cell(args.kv, [&]<class Cell>(Cell) { return launch(context, shape, rope_kernel<Cell>, kernel_args); });
+}
+
+}  // namespace vernier::cuda
