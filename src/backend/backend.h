@@ -359,7 +359,8 @@ struct BackendEntry {
   std::string_view summary;
   std::string (*unavailable)();
   Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
-  /// Lines about the hardware (each GPU with its memory, capability and driver), or null.
+  /// Lines about the hardware (each GPU with its memory, capability and driver). Null where there is nothing to say:
+  /// the host, or a backend that is no part of this build.
   std::string (*details)() = nullptr;
   bool has_index = false;  ///< there may be several: BackendOptions::device_index counts
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "chat/chat_template.h"
+#include "support/test_data.h"
 
 namespace vernier::test {
 
@@ -21,7 +22,7 @@ inline TemplateLimits patient_limits() {
 }
 
 inline std::string read_chat_file(const std::string& name) {
-  std::ifstream file(std::string(VERNIER_TEST_DATA "/chat/") + name, std::ios::binary);
+  std::ifstream file(test_data("chat/" + name), std::ios::binary);
   EXPECT_TRUE(file.good()) << name;
   std::stringstream text;
   text << file.rdbuf();

@@ -8,6 +8,7 @@
 #include "support/expect_error.h"
 #include "support/gguf_builder.h"
 #include "support/safetensors_builder.h"
+#include "support/test_data.h"
 
 namespace vernier {
 namespace {
@@ -53,7 +54,7 @@ struct Sharded {
 };
 
 TEST(CheckpointFiles, SingleFiles) {
-  const auto gguf = CheckpointFiles::open(VERNIER_TEST_DATA "/containers/sample.gguf");
+  const auto gguf = CheckpointFiles::open(test::test_data("containers/sample.gguf"));
   ASSERT_TRUE(gguf) << gguf.error().message;
   EXPECT_EQ(gguf->container(), ContainerKind::kGguf);
   EXPECT_EQ(gguf->name(), "sample.gguf");
@@ -62,7 +63,7 @@ TEST(CheckpointFiles, SingleFiles) {
   EXPECT_EQ(gguf->find("blk.0"), nullptr);
   EXPECT_EQ(*gguf->side_file(SideFile::kConfig), nullptr);
   EXPECT_TRUE(gguf->check_unchanged());
-  const auto tensors = CheckpointFiles::open(VERNIER_TEST_DATA "/containers/sample.safetensors");
+  const auto tensors = CheckpointFiles::open(test::test_data("containers/sample.safetensors"));
   ASSERT_TRUE(tensors) << tensors.error().message;
   EXPECT_EQ(container_name(tensors->container()), "safetensors");
   EXPECT_EQ(tensors->gguf(), nullptr);

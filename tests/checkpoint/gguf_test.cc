@@ -7,6 +7,7 @@
 #include "checkpoint/gguf_types.h"
 #include "support/expect_error.h"
 #include "support/gguf_builder.h"
+#include "support/test_data.h"
 
 namespace vernier {
 namespace {
@@ -40,7 +41,7 @@ GgufBuilder one_tensor(std::vector<std::int64_t> dims, std::uint32_t type, std::
 }
 
 TEST(Gguf, ReadsWhatTheUsualWriterWrites) {
-  const auto gguf = GgufFile::open(VERNIER_TEST_DATA "/containers/sample.gguf");
+  const auto gguf = GgufFile::open(test::test_data("containers/sample.gguf"));
   ASSERT_TRUE(gguf) << gguf.error().message;
   EXPECT_EQ(gguf->version(), 3U);
   EXPECT_EQ(gguf->alignment(), 32U);

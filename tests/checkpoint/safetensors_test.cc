@@ -8,6 +8,7 @@
 
 #include "support/expect_error.h"
 #include "support/safetensors_builder.h"
+#include "support/test_data.h"
 
 namespace vernier {
 namespace {
@@ -30,7 +31,7 @@ Result<SafetensorsFile> read_entry(std::string_view dtype, std::string_view shap
 }
 
 TEST(Safetensors, ReadsWhatTheUsualWriterWrites) {
-  const auto file = SafetensorsFile::open(VERNIER_TEST_DATA "/containers/sample.safetensors");
+  const auto file = SafetensorsFile::open(test::test_data("containers/sample.safetensors"));
   ASSERT_TRUE(file) << file.error().message;
   ASSERT_EQ(file->metadata().size(), 1U);
   EXPECT_EQ(file->metadata()[0].second, "pt");

@@ -5,6 +5,7 @@
 #include "checkpoint/safetensors.h"
 #include "support/bytes.h"
 #include "support/gguf_builder.h"
+#include "support/test_data.h"
 
 namespace vernier {
 namespace {
@@ -28,7 +29,7 @@ void expect_sizes(const Error& error, std::size_t size) {
 }
 
 TEST(Truncation, C29Gguf) {
-  std::string bytes = test::load(VERNIER_TEST_DATA "/containers/sample.gguf");
+  std::string bytes = test::load(test::test_data("containers/sample.gguf"));
   const auto whole = GgufFile::open(test::as_file(bytes, "whole.gguf"));
   ASSERT_TRUE(whole) << whole.error().message;
   const Extent last = whole->tensors().back().extent;
@@ -42,7 +43,7 @@ TEST(Truncation, C29Gguf) {
 }
 
 TEST(Truncation, C29Safetensors) {
-  const std::string bytes = test::load(VERNIER_TEST_DATA "/containers/sample.safetensors");
+  const std::string bytes = test::load(test::test_data("containers/sample.safetensors"));
   const auto whole = SafetensorsFile::open(test::as_file(bytes, "whole.safetensors"));
   ASSERT_TRUE(whole) << whole.error().message;
   std::size_t header = bytes.size();
@@ -73,8 +74,8 @@ void flip_everywhere(const std::string& bytes, std::size_t header) {
 }
 
 TEST(Damage, EveryHeaderByte) {
-  flip_everywhere<GgufFile>(test::load(VERNIER_TEST_DATA "/containers/sample.gguf"), 1000);
-  flip_everywhere<SafetensorsFile>(test::load(VERNIER_TEST_DATA "/containers/sample.safetensors"), 500);
+  flip_everywhere<GgufFile>(test::load(test::test_data("containers/sample.gguf")), 1000);
+  flip_everywhere<SafetensorsFile>(test::load(test::test_data("containers/sample.safetensors")), 500);
 }
 
 // The strings of a mapped file may change under a reader when someone truncates the file.

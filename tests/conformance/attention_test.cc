@@ -103,7 +103,11 @@ std::vector<AttentionCase> cases() {
   KvSpec large_pages = {.dtype = DType::kBF16, .page_size = 128, .num_kv_heads = 3, .head_dim = 64, .num_pages = 8};
   KvSpec wide = {.dtype = DType::kBF16, .page_size = 32, .num_kv_heads = 1, .head_dim = 256, .num_pages = 16};
   KvSpec wide_fp8 = {.dtype = DType::kF8E4M3, .page_size = 16, .num_kv_heads = 2, .head_dim = 80, .num_pages = 32};
+  KvSpec head_128 = {.dtype = DType::kBF16, .page_size = 16, .num_kv_heads = 2, .head_dim = 128, .num_pages = 16};
+  KvSpec fp8_128 = {.dtype = DType::kF8E4M3, .page_size = 16, .num_kv_heads = 2, .head_dim = 128, .num_pages = 16};
   return {
+      {.name = "head_128", .kv = head_128, .num_heads = 8, .scale = 0.125F},
+      {.name = "head_128_fp8_sinks", .kv = fp8_128, .scale = 0.1F, .sinks = true},
       {.name = "grouped", .kv = plain},
       {.name = "odd_f32", .kv = odd, .num_heads = 3},
       {.name = "fp8", .kv = fp8},
@@ -121,9 +125,11 @@ std::vector<AttentionCase> cases() {
 
 using Parameter = std::tuple<BackendCase, int>;
 
-class AttentionConformance : public testing::TestWithParam<Parameter> {
+class AttentionConformance : public BackendTest<Parameter> {
  protected:
   void SetUp() override {
+    BackendTest::SetUp();
+    if (IsSkipped()) return;
     test_ = cases()[static_cast<std::size_t>(std::get<1>(GetParam()))];
     backend_ = make_backend(std::get<0>(GetParam()), Precision::kBf16);
     ASSERT_NE(backend_, nullptr);

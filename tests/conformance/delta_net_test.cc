@@ -98,9 +98,11 @@ std::vector<double> expected_head(const Inputs& in, std::int64_t head, bool tile
   return result;
 }
 
-class DeltaNetConformance : public testing::TestWithParam<BackendCase> {
+class DeltaNetConformance : public BackendTest<> {
  protected:
   void SetUp() override {
+    BackendTest::SetUp();
+    if (IsSkipped()) return;
     backend_ = make_backend(GetParam(), Precision::kBf16);
     ASSERT_NE(backend_, nullptr);
   }

@@ -10,9 +10,11 @@
 namespace vernier::test {
 namespace {
 
-class ElementwiseConformance : public testing::TestWithParam<BackendCase> {
+class ElementwiseConformance : public BackendTest<> {
  protected:
   void SetUp() override {
+    BackendTest::SetUp();
+    if (IsSkipped()) return;
     backend_ = make_backend(GetParam(), Precision::kBf16);
     ASSERT_NE(backend_, nullptr);
   }

@@ -13,7 +13,7 @@
 namespace vernier::test {
 namespace {
 
-class ExhaustiveConformance : public testing::TestWithParam<BackendCase> {};
+class ExhaustiveConformance : public BackendTest<> {};
 
 /// y[t, n] of x [tokens, cols].
 std::vector<float> products(Backend& backend, const Weight& host, const std::vector<float>& x, std::int64_t tokens) {

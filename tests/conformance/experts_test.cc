@@ -14,7 +14,7 @@
 namespace vernier::test {
 namespace {
 
-class ExpertsConformance : public testing::TestWithParam<BackendCase> {};
+class ExpertsConformance : public BackendTest<> {};
 
 struct Routing {
   std::vector<std::int32_t> ids;

@@ -10,7 +10,7 @@
 namespace vernier::test {
 namespace {
 
-class InvarianceConformance : public testing::TestWithParam<BackendCase> {};
+class InvarianceConformance : public BackendTest<> {};
 
 std::vector<float> multiply(Backend& backend, const std::vector<const Weight*>& weights, const std::vector<float>& x,
                             std::int64_t tokens) {

@@ -96,7 +96,7 @@ std::vector<std::pair<std::int64_t, std::int64_t>> shapes(std::int64_t cols_mult
 
 using Parameter = std::tuple<BackendCase, FormatCase>;
 
-class LinearConformance : public testing::TestWithParam<Parameter> {};
+class LinearConformance : public BackendTest<Parameter> {};
 
 TEST_P(LinearConformance, MatchesDoublePrecision) {
   const auto& [which, format] = GetParam();
@@ -195,7 +195,7 @@ TEST_P(LinearConformance, EmbedGivesExactRows) {
   }
 }
 
-class GridConformance : public testing::TestWithParam<BackendCase> {};
+class GridConformance : public BackendTest<> {};
 
 /// Grids whose tiles fit neither vectors nor rows.
 TEST_P(GridConformance, OddTiles) {

@@ -16,7 +16,7 @@ constexpr std::int64_t kTokens = 7;
 constexpr std::int32_t kPast = 29;  // far enough that a page ends in the slice
 constexpr float kEps = 1e-5F;
 
-class RopeConformance : public testing::TestWithParam<BackendCase> {};
+class RopeConformance : public BackendTest<> {};
 
 std::vector<double> expected_head(const float* x, const std::vector<float>& norm, bool normalize, const RopeTable& rope,
                                   double position) {

@@ -1,4 +1,5 @@
-// Whole models: greedy ids, logits and decoded weights against the float32 references, on every host backend.
+// Whole models: greedy ids, logits and decoded weights against the float32 references, on every backend. Those of a GPU
+// backend are skipped by name where there is no GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,7 +9,9 @@
 #include <numeric>
 #include <string>
 
+#include "backend/backend.h"
 #include "cli/reference_file.h"
+#include "support/test_data.h"
 #include "vernier/vernier.h"
 
 namespace vernier {
@@ -25,7 +28,7 @@ struct ZooModel {
 
 std::vector<ZooModel> zoo() {
   std::vector<ZooModel> models;
-  const fs::path root = fs::path(VERNIER_TEST_DATA) / "zoo";
+  const fs::path root = test::test_data("zoo");
   for (const auto& family : fs::directory_iterator(root)) {
     if (!family.is_directory()) continue;
     for (const auto& entry : fs::directory_iterator(family)) {
@@ -50,11 +53,26 @@ struct Case {
   std::string precision;
 };
 
+/// The devices of this build, "cuda" among them if it was compiled in.
+std::vector<std::string> devices() {
+  std::vector<std::string> names;
+  for (const BackendEntry& entry : backend_list()) {
+    if (entry.details != nullptr || entry.unavailable().empty()) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+std::string why_unavailable(const std::string& device) {
+  for (const BackendEntry& entry : backend_list()) {
+    if (entry.name == device) return entry.unavailable();
+  }
+  return "";
+}
+
 std::vector<Case> unrounded_cases() {
   std::vector<Case> list;
   for (const ZooModel& model : zoo()) {
-    list.push_back({model, "reference", "f32"});
-    list.push_back({model, "cpu", "f32"});
+    for (const std::string& device : devices()) list.push_back({model, device, "f32"});
   }
   return list;
 }
@@ -64,7 +82,10 @@ std::vector<Case> cases() {
   for (const ZooModel& model : zoo()) {
     // Its router has near ties that rounded activations flip: mean KL 1.1e-3 against the bound of 1e-3 that all others
     // keep (docs/families/gemma4.md).
-    if (model.name != "gemma4moe/nvfp4.gguf") list.push_back({model, "cpu", "bf16"});
+    if (model.name == "gemma4moe/nvfp4.gguf") continue;
+    for (const std::string& device : devices()) {
+      if (device != "reference") list.push_back({model, device, "bf16"});
+    }
   }
   return list;
 }
@@ -83,6 +104,8 @@ EngineOptions options_for(const Case& test) {
 class Zoo : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
+    const std::string unavailable = why_unavailable(GetParam().device);
+    if (!unavailable.empty()) GTEST_SKIP() << GetParam().device << ": " << unavailable;
     auto opened = Engine::open(options_for(GetParam()));
     ASSERT_TRUE(opened) << opened.error().message;
     engine_ = std::move(*opened);

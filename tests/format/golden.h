@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "support/test_data.h"
+
 namespace vernier::test {
 
 /// The file tests/data/format/`name` as an array of T; an empty array (and a test failure) if it can't be read.
 template <class T>
 std::vector<T> read_golden(const std::string& name) {
-  std::ifstream file(std::string(VERNIER_TEST_DATA) + "/format/" + name, std::ios::binary);
+  std::ifstream file(test_data("format/" + name), std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   EXPECT_FALSE(bytes.empty()) << name;
   EXPECT_EQ(bytes.size() % sizeof(T), 0u) << name;

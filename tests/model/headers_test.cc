@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/config_support.h"
+#include "support/test_data.h"
 
 namespace vernier {
 namespace {
@@ -18,7 +19,7 @@ Json load(const std::filesystem::path& path) {
 
 std::vector<std::filesystem::path> headers() {
   std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(VERNIER_TEST_DATA "/headers")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::test_data("headers"))) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());

@@ -16,16 +16,21 @@ constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 std::vector<BackendCase> all_backends() {
   std::vector<BackendCase> cases;
   for (const BackendEntry& entry : backend_list()) {
-    if (!entry.unavailable().empty()) continue;
+    const std::string unavailable = entry.unavailable();
+    if (!unavailable.empty() && entry.details == nullptr) continue;  // not in this build
     if (entry.name != "cpu") {
-      cases.push_back({std::string(entry.name), ""});
+      cases.push_back({std::string(entry.name), "", unavailable});
       continue;
     }
     for (const CpuIsa& isa : cpu_isa_list()) {
-      if (isa.available()) cases.push_back({"cpu", std::string(isa.name)});
+      if (isa.available()) cases.push_back({"cpu", std::string(isa.name), ""});
     }
   }
   return cases;
+}
+
+void skip_unavailable(const BackendCase& which) {
+  if (!which.unavailable.empty()) GTEST_SKIP() << which.device << ": " << which.unavailable;
 }
 
 std::unique_ptr<Backend> make_backend(const BackendCase& which, Precision precision, int num_threads) {

@@ -1,5 +1,5 @@
-// The backends that the conformance tests run on: all of this build that this machine can run, the CPU backend once for
-// each instruction set.
+// The backends that the conformance tests run on: all of this build, the CPU backend once for each instruction set that
+// this machine has. Those that can't run here are in the list too, so that their tests are skipped by name.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "backend/backend.h"
@@ -15,12 +16,27 @@ namespace vernier::test {
 
 struct BackendCase {
   std::string device;
-  std::string cpu_isa;  ///< empty: the backend's own choice
+  std::string cpu_isa;           ///< empty: the backend's own choice
+  std::string unavailable = {};  ///< why this machine can't run a backend that the build has, or empty
   [[nodiscard]] std::string name() const { return cpu_isa.empty() ? device : device + "_" + cpu_isa; }
   friend void PrintTo(const BackendCase& which, std::ostream* out) { *out << which.name(); }
 };
 
 [[nodiscard]] std::vector<BackendCase> all_backends();
+/// Marks the running test as skipped if `which` can't run here.
+void skip_unavailable(const BackendCase& which);
+template <class More>
+void skip_unavailable(const std::tuple<BackendCase, More>& which) {
+  skip_unavailable(std::get<0>(which));
+}
+
+/// Base of tests whose parameter is a BackendCase or a pair that begins with one.
+template <class Parameter = BackendCase>
+class BackendTest : public testing::TestWithParam<Parameter> {
+ protected:
+  void SetUp() override { skip_unavailable(this->GetParam()); }
+};
+
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendCase& which, Precision precision, int num_threads = 2);
 
 /// A matrix in backend memory with poisoned padding between rows, which check_padding() looks at again.

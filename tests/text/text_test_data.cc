@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "support/test_data.h"
+
 namespace vernier {
 namespace {
 
@@ -38,7 +40,7 @@ std::string string_of(const Json& line) {
 }  // namespace
 
 std::string read_text_data(std::string_view name) {
-  std::ifstream file(std::string(VERNIER_TEST_DATA "/text/").append(name), std::ios::binary);
+  std::ifstream file(test::test_data("text/") + std::string(name), std::ios::binary);
   EXPECT_TRUE(file.good()) << name;
   return {std::istreambuf_iterator<char>(file), {}};
 }

@@ -33,13 +33,34 @@ __global__ void __launch_bounds__(kAttentionThreads) fold_kernel(const __grid_co
   }
 }
 
-/// Splits that the longest sequence of the step needs.
-std::int32_t max_splits(std::span<const SequenceSlice> slices) {
+/// The longest sequence and the longest share of one in the step.
+struct Extent {
   std::int32_t positions = 0;
+  std::int32_t tokens = 0;
+};
+
+Extent extent_of(std::span<const SequenceSlice> slices) {
+  Extent extent;
   for (const SequenceSlice& slice : slices) {
-    if (slice.num_tokens > 0) positions = std::max(positions, slice.past + slice.num_tokens);
+    if (slice.num_tokens == 0) continue;
+    extent.positions = std::max(extent.positions, slice.past + slice.num_tokens);
+    extent.tokens = std::max(extent.tokens, slice.num_tokens);
   }
-  return (positions + kSplitKeys - 1) / kSplitKeys;
+  return extent;
+}
+
+/// Few blocks, or fewer than the multiprocessors can hold: one a split, which then need a place for what they found.
+/// Either way gives the same bits.
+Status plan_splits(CudaContext& context, std::int64_t num_blocks, AttentionKernelArgs& args) {
+  const std::size_t bytes = static_cast<std::size_t>(args.q.rows * args.num_heads) *
+                            static_cast<std::size_t>(args.num_splits) * static_cast<std::size_t>(args.kv.head_dim + 2) *
+                            sizeof(float);
+  const bool few = num_blocks < 2 * std::int64_t{context.num_sms};
+  const bool fits_grid = std::int64_t{args.step.num_slices} * args.num_splits < 65536;
+  if (!few || !fits_grid || args.num_splits < 2 || bytes > kMaxPartialBytes) return {};
+  VN_ASSIGN(void* partials, context.scratch.get(ScratchSlot::kAttentionPartials, bytes));
+  args.partials = static_cast<float*>(partials);
+  return {};
 }
 
 }  // namespace
@@ -51,6 +72,8 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
   }
   const bool scaled = kv.dtype == DType::kF8E4M3;
   VN_ASSIGN(const StepView step, context.tables.step(args.slices, args.q.rows));
+  const Extent extent = extent_of(args.slices);
+  if (extent.tokens == 0) return {};
   AttentionKernelArgs kernel_args = {.q = args.q,
                                      .y = args.y,
                                      .num_heads = args.num_heads,
@@ -60,19 +83,20 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
                                      .sinks = args.sinks.empty() ? nullptr : args.sinks.data(),
                                      .kv = kv,
                                      .value_scale = scaled ? kv.value_scale : 1.0F,
+                                     .weight_terms = context.precision == Precision::kF32 ? 3 : 2,
                                      .step = step,
                                      .partials = nullptr,
-                                     .num_splits = max_splits(args.slices)};
-  // Few blocks: one a split. Both ways give the same bits.
-  const std::size_t heads = static_cast<std::size_t>(args.q.rows) * static_cast<std::size_t>(args.num_heads);
-  const std::size_t partial_bytes = heads * static_cast<std::size_t>(kernel_args.num_splits) *
-                                    static_cast<std::size_t>(kv.head_dim + 2) * sizeof(float);
-  const bool few = heads < 4 * static_cast<std::size_t>(context.num_sms);
-  if (few && kernel_args.num_splits > 1 && partial_bytes <= kMaxPartialBytes) {
-    VN_ASSIGN(void* partials, context.scratch.get(ScratchSlot::kAttentionPartials, partial_bytes));
-    kernel_args.partials = static_cast<float*>(partials);
+                                     .num_splits = (extent.positions + kSplitKeys - 1) / kSplitKeys};
+  // Which kernel runs depends on the layer alone, never on the step.
+  if (can_attend_mma(kv)) {
+    const std::int64_t queries = args.q.rows * (args.num_heads / kv.num_kv_heads);
+    VN_TRY(plan_splits(context, (queries / 32 + static_cast<std::int64_t>(args.slices.size())) * kv.num_kv_heads,
+                       kernel_args));
+    VN_TRY(attend_mma(context, kernel_args, extent.tokens));
+  } else {
+    VN_TRY(plan_splits(context, args.q.rows * args.num_heads, kernel_args));
+    VN_TRY(attend_scalar(context, kernel_args));
   }
-  VN_TRY(attend_scalar(context, kernel_args));
   if (kernel_args.partials == nullptr) return {};
   const LaunchShape shape = {dim3(static_cast<unsigned>(args.q.rows), static_cast<unsigned>(args.num_heads)),
                              dim3(kAttentionThreads)};

@@ -10,4 +10,9 @@ namespace vernier::cuda {
 [[nodiscard]] Status attend_scalar(CudaContext& context, const AttentionKernelArgs& args);
 inline constexpr std::int32_t kMaxHeadDim = 512;
 
+/// On tensor cores, the query heads of a KV head together. `longest` is the largest SequenceSlice::num_tokens.
+[[nodiscard]] Status attend_mma(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest);
+/// bf16 or fp8 caches with heads of 64, 128 or 256.
+[[nodiscard]] bool can_attend_mma(const KvLayer& kv);
+
 }  // namespace vernier::cuda

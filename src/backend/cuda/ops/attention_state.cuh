@@ -24,6 +24,7 @@ struct AttentionKernelArgs {
   const float* sinks;  ///< [heads] or null
   KvLayer kv;
   float value_scale;
+  std::int32_t weight_terms;  ///< bf16 terms of a softmax weight, 2 or 3 (attend_mma)
   StepView step;
   /// [rows, heads, num_splits] of head_dim + 2 numbers (accumulator, largest, total), or null: each block folds all
   /// splits of its rows.

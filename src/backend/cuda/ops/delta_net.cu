@@ -90,6 +90,7 @@ __device__ float softplus(float x) { return x > 20.0F ? x : log1pf(expf(x)); }
 /// Norms of q and k and their product, a warp a key head; decay and beta, a thread a value head.
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
   const std::int64_t row = blockIdx.x;
+  if (args.step.slice_of_row[row] < 0) return;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   float* const gates = args.gates + row * (2 * args.value_heads + args.key_heads);
