@@ -3,36 +3,12 @@
 #include "backend/check_args.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/device_probe.h"
+#include "backend/cuda/experts/experts.h"
+#include "backend/cuda/linear/linear.h"
 #include "backend/cuda/ops/ops.h"
 #include "backend/cuda/stream_copy_lane.h"
 #include "backend/cuda_entry.h"
-#if __has_include("backend/cuda/linear/linear.h")
-#define VN_CUDA_LINEAR "backend/cuda/linear/linear.h"
-#include VN_CUDA_LINEAR
-#endif
-#if __has_include("backend/cuda/experts/experts.h")
-#define VN_CUDA_EXPERTS "backend/cuda/experts/experts.h"
-#include VN_CUDA_EXPERTS
-#endif
-
 namespace vernier::cuda {
-
-#if !defined(VN_CUDA_LINEAR)
-namespace {
-constexpr std::string_view kNoLinear = "this build of the CUDA backend multiplies no weights";
-Result<Weight> place_weight(CudaContext&, const Weight&) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
-Status check_format(FormatId) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
-Status linear(CudaContext&, const LinearArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
-Status embed(CudaContext&, const EmbedArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoLinear); }
-}  // namespace
-#endif
-#if !defined(VN_CUDA_EXPERTS)
-namespace {
-constexpr std::string_view kNoExperts = "this build of the CUDA backend has no experts";
-Status route_experts(CudaContext&, const RouteArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoExperts); }
-Status expert_mlp(CudaContext&, const ExpertMlpArgs&) { return fail(ErrorCode::kUnsupported, "{}", kNoExperts); }
-}  // namespace
-#endif
 
 CudaBackend::CudaBackend(int device, cudaStream_t stream, Precision precision)
     : scratch_(stream),
