@@ -88,7 +88,7 @@ TEST_P(InvarianceConformance, LargeBatches) {
   }
 }
 
-class ExpertInvariance : public testing::TestWithParam<std::tuple<BackendCase, int>> {};
+class ExpertInvariance : public BackendTest<std::tuple<BackendCase, int>> {};
 
 TEST_P(ExpertInvariance, ExpertsOfBatchesAndThreads) {
   const auto& [which, num_tokens] = GetParam();
