@@ -66,6 +66,22 @@ template <class F>
 concept HasAffineCodes = requires {
   F::kCentre;
 };
+/// Interleaved blocks of eight sub-blocks of 32 4-bit codes, each with a scale and a minimum (unpack_scales()) under
+/// the F16 factors at bytes 0 and 2: value = (factor * scale) * code - factor * minimum. Sub-blocks 2b and 2b + 1 are
+/// the low and high nibbles of 32 bytes at kCodesAt + 32 b.
+template <class F>
+concept HasScaleMinimumNibbles = requires(const std::byte* block, std::uint64_t (&out)[2]) {
+  F::unpack_scales(block, out);
+  requires !F::kHasHighBits;
+};
+/// Interleaved blocks of 256 6-bit codes: the low four bits at byte 0, 64 bytes for each
+/// half of the block, two of its quarters in low nibbles, then two in high ones; the top two bits at kTopBitsAt, 32
+/// bytes a half, two bits a quarter. value = (F16 factor at kFactorAt * signed byte at kScalesAt of each 16 values) *
+/// (code - 32).
+template <class F>
+concept HasSixBitCodes = requires {
+  F::kTopBitsAt;
+};
 template <class F>
 concept HasPlain = requires {
   typename F::Plain;

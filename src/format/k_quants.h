@@ -68,8 +68,10 @@ struct Q3_KFormat {
 };
 
 /// q4_k and q5_k: the same but for the fifth bit of q5_k.
-template <bool kHasHighBits>
+template <bool kHighBits>
 struct GgmlScaleMinBlock {
+  static constexpr bool kHasHighBits = kHighBits;
+
   static constexpr int kBlockValues = 256;
   static constexpr int kHighAt = 16;
   static constexpr int kCodesAt = kHighAt + (kHasHighBits ? 32 : 0);
@@ -86,6 +88,17 @@ struct GgmlScaleMinBlock {
   VN_HOST_DEVICE static constexpr int sub_minimum(const std::byte* scales, int sub) {
     if (sub < 4) return load_u8(scales + sub + 4) & 63;
     return load_u8(scales + sub + 4) >> 4 | load_u8(scales + sub) >> 6 << 4;
+  }
+
+  /// All of a block at once, a byte each: eight scales, then eight minimums.
+  VN_HOST_DEVICE static constexpr void unpack_scales(const std::byte* block, std::uint64_t (&out)[2]) {
+    const std::uint32_t first = load_u32(block + 4);
+    const std::uint32_t second = load_u32(block + 8);
+    const std::uint32_t third = load_u32(block + 12);
+    out[0] = (first & 0x3F3F3F3F) | static_cast<std::uint64_t>((third & 0x0F0F0F0F) | (first >> 6 & 0x03030303) << 4)
+                                        << 32;
+    out[1] = (second & 0x3F3F3F3F) |
+             static_cast<std::uint64_t>((third >> 4 & 0x0F0F0F0F) | (second >> 6 & 0x03030303) << 4) << 32;
   }
 
   VN_HOST_DEVICE static void decode_block(const std::byte* block, float* out) {
@@ -118,16 +131,19 @@ struct Q6_KFormat {
   static constexpr int kGgufType = 14;
   static constexpr int kBlockValues = 256;
   static constexpr int kBlockBytes = 210;
+  static constexpr int kTopBitsAt = 128;
+  static constexpr int kScalesAt = 192;
+  static constexpr int kFactorAt = 208;
   static constexpr OuterScaleUse kOuterScale = OuterScaleUse::kNone;
-  static constexpr std::array<int, 1> f16_offsets() { return {208}; }
+  static constexpr std::array<int, 1> f16_offsets() { return {kFactorAt}; }
 
   VN_HOST_DEVICE static void decode_block(const std::byte* block, float* out) {
-    const float scale = load_f16(block + 208);
+    const float scale = load_f16(block + kFactorAt);
     // Codes first, into memory that `out` can't overlap: compilers turn both loops into vector code.
     std::uint8_t codes[kBlockValues];
     for (int quarter = 0; quarter < 8; ++quarter) {  // 32 values each, four of them in each half
       const std::byte* low = block + quarter / 4 * 64 + quarter % 2 * 32;
-      const std::byte* high = block + 128 + quarter / 4 * 32;
+      const std::byte* high = block + kTopBitsAt + quarter / 4 * 32;
       for (int i = 0; i < 32; ++i) {
         const int low_bits = load_u8(low + i) >> (quarter % 4 / 2 * 4) & 0xF;
         const int high_bits = load_u8(high + i) >> (quarter % 4 * 2) & 3;
@@ -135,7 +151,7 @@ struct Q6_KFormat {
       }
     }
     for (int sub = 0; sub < 16; ++sub) {
-      const float factor = scale * static_cast<float>(static_cast<std::int8_t>(load_u8(block + 192 + sub)));
+      const float factor = scale * static_cast<float>(static_cast<std::int8_t>(load_u8(block + kScalesAt + sub)));
       for (int i = sub * 16; i < sub * 16 + 16; ++i) out[i] = factor * static_cast<float>(codes[i] - 32);
     }
   }

@@ -2,8 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
 #include <tuple>
 
+#include "backend/cpu/cpu_isa.h"
 #include "support/backends.h"
 #include "support/random_weight.h"
 
@@ -84,6 +88,76 @@ TEST_P(InvarianceConformance, LargeBatches) {
       const std::vector<float> apart = multiply(*backend, {&weight}, rows, count);
       const auto first = together.begin() + begin * weight.rows;
       ASSERT_TRUE(std::equal(apart.begin(), apart.end(), first)) << format.name << ", " << count << " tokens";
+    }
+  }
+}
+
+/// Rows of many sizes: ordinary ones, subnormals, and such as come near the ends of the range.
+std::vector<float> rows_of_all_sizes(std::int64_t tokens, std::int64_t cols) {
+  Random random(8);
+  std::vector<float> x = random.floats(tokens * cols);
+  constexpr float kSizes[] = {1.0F, 0x1p-130F, 0x1p-60F, 0x1p-40F, 0x1p60F, 1.0F, 1.0F};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] *= kSizes[i / static_cast<std::size_t>(cols) % std::size(kSizes)];
+    if (i % 97 == 5) x[i] = 0.0F;
+  }
+  return x;
+}
+
+void expect_same_bits(const std::vector<float>& actual, const float* expected, const std::string& what) {
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(actual[i]), std::bit_cast<std::uint32_t>(expected[i])) << what << ", " << i;
+  }
+}
+
+TEST_P(InvarianceConformance, RowsOfLargeBatches) {
+  constexpr std::int64_t kTokens = 300;
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision, 2);
+    ASSERT_NE(backend, nullptr);
+    if (backend->name() != "cpu" && backend->name() != "reference") GTEST_SKIP() << "promises less";
+    for (const FormatCase& format : all_format_cases()) {
+      const std::int64_t cols =
+          format.cols_multiple == 1 ? 555 : (format.cols_multiple > 64 ? 3 : 19) * format.cols_multiple;
+      const std::vector<float> x = rows_of_all_sizes(kTokens, cols);
+      const Weight host = random_weight({.format = format.format, .layout = format.layout, .rows = 13, .cols = cols});
+      // A few codes of the smallest magnitudes.
+      if (format.layout == WeightLayout::kPlain) {
+        for (std::int64_t i = 0; i < host.row_stride; i += 2)
+          mutable_codes(host)[3 * host.row_stride + i] = std::byte{1};
+        std::memset(mutable_codes(host) + 3 * host.row_stride, 0, static_cast<std::size_t>(host.row_stride / 2));
+      }
+      const Weight weight = backend->place(host).value();
+      const std::vector<float> together = multiply(*backend, {&weight}, x, kTokens);
+      for (const std::int64_t count : {1, 2, 3, 8, 64}) {
+        for (const std::int64_t begin : {0, 1, 2, 3, 4, 5, 129, 236}) {
+          const std::vector<float> rows(x.begin() + begin * cols, x.begin() + (begin + count) * cols);
+          expect_same_bits(multiply(*backend, {&weight}, rows, count), together.data() + begin * weight.rows,
+                           format.name + " from " + std::to_string(begin));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+/// Pairs of bf16 are an optimisation that changes nothing.
+TEST(PairProducts, GiveWhatSingleOnesGive) {
+  for (const std::string_view needed : {"avx512", "avx512bf16"}) {
+    if (!choose_kernels(needed)) GTEST_SKIP() << "needs " << needed;
+  }
+  const auto singles = make_backend({"cpu", "avx512"}, Precision::kBf16);
+  const auto pairs = make_backend({"cpu", "avx512bf16"}, Precision::kBf16);
+  for (const FormatCase& format : all_format_cases()) {
+    const std::int64_t cols =
+        format.cols_multiple == 1 ? 1111 : (format.cols_multiple > 64 ? 5 : 35) * format.cols_multiple;
+    const Weight weight = random_weight({.format = format.format, .layout = format.layout, .rows = 29, .cols = cols});
+    const std::vector<float> x = rows_of_all_sizes(23, cols);
+    Random random(9);
+    for (const std::vector<float>& inputs : {x, random.floats(23 * cols)}) {
+      expect_same_bits(multiply(*pairs, {&weight}, inputs, 23), multiply(*singles, {&weight}, inputs, 23).data(),
+                       format.name);
+      if (HasFatalFailure()) return;
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu_isa.h"
 #include "backend/cpu/rotation_tables.h"
+#include "backend/cpu/row_products.h"
 #include "backend/cpu/scratch.h"
 #include "backend/host_backend.h"
 #include "base/thread_pool.h"
@@ -34,8 +35,6 @@ class CpuBackend final : public HostBackend {
   [[nodiscard]] Status gated_delta_net(const GatedDeltaNetArgs& args) override;
 
  private:
-  /// Pointers to the rows of x as linears take them: rounded copies, or x itself in f32. Valid until the next call.
-  [[nodiscard]] Result<std::span<const float*>> input_rows(const MatrixView& x, Precision precision);
   /// Cosines and sines of all tokens of the slices, in the order of rope_and_store_kv.
   [[nodiscard]] Result<const float*> rotations(const RopeStoreArgs& args);
   [[nodiscard]] Status expert_mlp_chunk(const ExpertMlpArgs& args);
@@ -45,13 +44,14 @@ class CpuBackend final : public HostBackend {
   const vernier_isa::Kernels& kernels_;
   Precision precision_;
   ThreadPool pool_;
-  Buffer read_memory_;              ///< what measure_ceilings() reads
-  Scratch<float> rounded_;          ///< inputs of linears
-  Scratch<const float*> pointers_;  ///< to rows of inputs
+  Buffer read_memory_;                  ///< what measure_ceilings() reads
+  PreparedInputs inputs_;               ///< of linears
+  std::vector<const Weight*> weights_;  ///< that the inputs will meet
   RotationTables rotation_tables_;
-  Scratch<float> convolved_;      ///< of gated_delta_net
-  Scratch<float> worker_floats_;  ///< a part for each worker
-  Scratch<float> expert_floats_;  ///< between the products of expert_mlp
+  Scratch<float> convolved_;        ///< of gated_delta_net
+  Scratch<const float*> pointers_;  ///< likewise: rows of inputs
+  Scratch<float> worker_floats_;    ///< a part for each worker
+  Scratch<float> expert_floats_;    ///< between the products of expert_mlp
   Scratch<const float*> expert_pointers_;
 };
 

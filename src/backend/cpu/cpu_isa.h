@@ -13,13 +13,14 @@ struct CpuIsa {
   std::string_view name;
   bool (*available)();
   const vernier_isa::Kernels& (*kernels)();
+  bool (*preferred)();  ///< whether it's worth choosing where nobody asks for it; only if available
 };
 
 /// Best first; the last one runs everywhere.
 [[nodiscard]] std::span<const CpuIsa> cpu_isa_list();
 
-/// The kernels of the instruction set called `name`, or of the best available one where the name is empty. Unknown
-/// names list the known ones; kUnsupported where this CPU lacks what it needs.
+/// The kernels of the instruction set called `name`, or of the first available and preferred one where the name is
+/// empty. Unknown names list the known ones; kUnsupported where this CPU lacks what it needs.
 [[nodiscard]] Result<const vernier_isa::Kernels*> choose_kernels(std::string_view name);
 
 }  // namespace vernier

@@ -57,6 +57,8 @@ struct ExpertStep {
   std::int64_t ff;
   float* gate = nullptr;                  ///< [uses, ff], by expert
   float* up = nullptr;                    ///< [uses, ff], by expert
+  float* hidden = nullptr;                ///< [uses, hidden_stride]: prepared for down, by expert
+  std::int64_t hidden_stride = 0;         ///< floats
   float* results = nullptr;               ///< [tokens, top_k, dim]
   float* scratch = nullptr;               ///< of all workers
   std::size_t scratch_part = 0;           ///< of one worker
@@ -64,16 +66,38 @@ struct ExpertStep {
   GroupedProduct gate_up = {};            ///< gate and up of each touched expert
   GroupedProduct down = {};               ///< down of each touched expert
 
-  /// `inputs` and `hidden`: the input rows of gate and up, and of down, for all uses by expert.
-  void list_products(const float* const* inputs, const float* const* hidden) {
-    for (std::size_t e = 0; e < args.experts->gate.size(); ++e) {
-      const auto first = static_cast<std::size_t>(groups.first_use[e]);
-      const auto count = static_cast<std::size_t>(groups.first_use[e + 1]) - first;
-      if (count == 0) continue;
-      touched.push_back(e);
-      gate_up.add(args.experts->gate[e], {inputs + first, count});
-      gate_up.add(args.experts->up[e], {inputs + first, count});
-      down.add(args.experts->down[e], {hidden + first, count});
+  /// Fills pointers [3, uses], by expert: the prepared rows for gate, up and down.
+  void list_products(const vernier_isa::Kernels& kernels, const PreparedInputs& inputs, const float** pointers) {
+    const auto num_uses = static_cast<std::int64_t>(groups.uses.size());
+    for (const std::size_t e : touched) {
+      const std::int64_t first = groups.first_use[e];
+      const std::int64_t end = groups.first_use[e + 1];
+      const auto count = static_cast<std::size_t>(end - first);
+      const auto gate_rows = inputs.rows(row_kernels_of(kernels, args.experts->gate[e]));
+      const auto up_rows = inputs.rows(row_kernels_of(kernels, args.experts->up[e]));
+      for (std::int64_t i = first; i < end; ++i) {
+        const auto token = static_cast<std::size_t>(groups.uses[static_cast<std::size_t>(i)] / args.top_k);
+        pointers[i] = gate_rows[token];
+        pointers[num_uses + i] = up_rows[token];
+        pointers[2 * num_uses + i] = hidden + i * hidden_stride;
+      }
+      gate_up.add(args.experts->gate[e], {pointers + first, count});
+      gate_up.add(args.experts->up[e], {pointers + num_uses + first, count});
+      down.add(args.experts->down[e], {pointers + 2 * num_uses + first, count});
+    }
+  }
+
+  /// Uses [begin, end), by expert: what gate and up gave becomes the input of down.
+  void activate(const vernier_isa::Kernels& kernels, Precision precision, std::int64_t begin, std::int64_t end) const {
+    const vernier_isa::Gate spec = make_gate(args.activation);
+    for (const std::size_t e : touched) {
+      const vernier_isa::RowKernels& kind = row_kernels_of(kernels, args.experts->down[e]);
+      const std::int64_t last = std::min(end, groups.first_use[e + 1]);
+      for (std::int64_t i = std::max(begin, groups.first_use[e]); i < last; ++i) {
+        float* row = gate + i * ff;
+        kernels.activate(spec, row, up + i * ff, ff, row);
+        kind.prepare(row, ff, precision == Precision::kBf16, hidden + i * hidden_stride);
+      }
     }
   }
 
@@ -121,9 +145,10 @@ Status CpuBackend::route_experts(const RouteArgs& args) {
   VN_TRY(check_decodable(*args.router));
   if (args.x.rows == 0) return {};
   const std::int64_t experts = args.router->rows;
-  VN_ASSIGN(const std::span<const float* const> x, input_rows(args.x, Precision::kF32));
+  VN_TRY(inputs_.prepare(pool_, kernels_, args.x, Precision::kF32, std::span(&args.router, 1)));
+  const std::span<const float* const> x = inputs_.rows(row_kernels_of(kernels_, *args.router));
   VN_ASSIGN(float* logits, expert_floats_.get(static_cast<std::size_t>(args.x.rows * experts)));
-  const std::size_t part = row_scratch_floats(args.x.cols, args.x.rows);
+  const std::size_t part = row_scratch_floats(args.x.rows);
   VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
   const std::int64_t step = rows_per_tile(args.x.rows);
   const auto multiply = [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -167,33 +192,35 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
   VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, static_cast<std::size_t>(num_choices)}, num_experts));
   const auto num_uses = static_cast<std::int64_t>(groups.uses.size());
   if (num_uses == 0) return {};
-  VN_ASSIGN(const std::span<const float* const> rows, input_rows(args.x, precision_));
 
-  // Uses are sorted by expert. Use i of that order has row i of gate and up.
+  // Uses are sorted by expert. Use i of that order has row i of gate, up and hidden.
   ExpertStep step = {.args = args, .groups = groups, .dim = dim, .ff = ff};
-  VN_ASSIGN(step.gate, expert_floats_.get(static_cast<std::size_t>(num_uses * 2 * ff + num_choices * dim)));
+  weights_.clear();
+  for (std::size_t e = 0; e < args.experts->gate.size(); ++e) {
+    if (groups.first_use[e] == groups.first_use[e + 1]) continue;
+    step.touched.push_back(e);
+    weights_.push_back(&args.experts->gate[e]);
+    weights_.push_back(&args.experts->up[e]);
+    const auto& down = row_kernels_of(kernels_, args.experts->down[e]);
+    step.hidden_stride = std::max(step.hidden_stride, prepared_stride(down, ff));
+  }
+  VN_TRY(inputs_.prepare(pool_, kernels_, args.x, precision_, weights_));
+  const std::int64_t a_use = step.hidden_stride + 2 * ff;
+  VN_ASSIGN(step.hidden, expert_floats_.get(static_cast<std::size_t>(num_uses * a_use + num_choices * dim)));
+  step.gate = step.hidden + num_uses * step.hidden_stride;
   step.up = step.gate + num_uses * ff;
   step.results = step.up + num_uses * ff;
-  VN_ASSIGN(const float** inputs, expert_pointers_.get(static_cast<std::size_t>(2 * num_uses)));
-  for (std::int64_t i = 0; i < num_uses; ++i) {
-    inputs[i] = rows[static_cast<std::size_t>(groups.uses[static_cast<std::size_t>(i)] / args.top_k)];
-    inputs[num_uses + i] = step.gate + i * ff;
-  }
-  step.list_products(inputs, inputs + num_uses);
-  step.scratch_part = row_scratch_floats(std::max(dim, ff), step.gate_up.most_tokens);
+  VN_ASSIGN(const float** pointers, expert_pointers_.get(static_cast<std::size_t>(3 * num_uses)));
+  step.list_products(kernels_, inputs_, pointers);
+  step.scratch_part = row_scratch_floats(step.gate_up.most_tokens);
   VN_ASSIGN(step.scratch, worker_floats_.get(step.scratch_part * static_cast<std::size_t>(pool_.size())));
 
   const auto multiply_gate_up = [&](std::int64_t begin, std::int64_t end, int worker) {
     step.multiply_gate_up(kernels_, begin, end, worker);
   };
   pool_.parallel_for(step.gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
-  const vernier_isa::Gate spec = make_gate(args.activation);
   const auto activate = [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      float* row = step.gate + i * ff;
-      kernels_.activate(spec, row, step.up + i * ff, ff, row);
-      if (precision_ == Precision::kBf16) kernels_.round_to_bf16(row, ff, row);
-    }
+    step.activate(kernels_, precision_, begin, end);
   };
   pool_.parallel_for(num_uses, activate, 8192 / ff + 1);
   const auto multiply_down = [&](std::int64_t begin, std::int64_t end, int worker) {

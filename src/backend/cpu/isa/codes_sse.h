@@ -21,6 +21,9 @@ struct Codes {
   __m128i bytes;
 
   static Codes load_bytes(const std::byte* from) { return {_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))}; }
+  static Codes from_words(const std::uint64_t (&words)[2]) {
+    return {_mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]))};
+  }
   static Codes load_nibble_pairs(const std::byte* from) {
     const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
     return {low_nibbles(_mm_unpacklo_epi8(packed, _mm_srli_epi16(packed, 4)))};
@@ -40,6 +43,14 @@ struct Codes {
     const __m128i own = _mm_set1_epi64x(static_cast<long long>(0x8040201008040201ULL));
     const __m128i is_set = _mm_cmpeq_epi8(_mm_and_si128(spread, own), own);
     return {_mm_or_si128(bytes, _mm_and_si128(is_set, _mm_set1_epi8(16)))};
+  }
+  /// Codes below 16 with bits kAt and kAt + 1 of 16 bytes as their bits 4 and 5.
+  template <int kAt>
+  [[nodiscard]] Codes with_top_bits(const std::byte* from) const {
+    __m128i bits = load_bytes(from).bytes;
+    if constexpr (kAt < 4) bits = _mm_slli_epi16(bits, 4 - kAt);
+    if constexpr (kAt > 4) bits = _mm_srli_epi16(bits, kAt - 4);
+    return {_mm_or_si128(bytes, _mm_and_si128(bits, _mm_set1_epi8(0x30)))};
   }
 
  private:

@@ -100,6 +100,34 @@ void decode_affine_block(const std::byte* block, float* out) {
   }
 }
 
+/// 16 neighbours in a quarter of half a block.
+template <class F, int kQuarter>
+void decode_six_bits(const std::byte* low, const std::byte* top, float factor, float* out) {
+  Codes codes = kQuarter < 2 ? Codes::load_low_nibbles(low) : Codes::load_high_nibbles(low);
+  codes = codes.template with_top_bits<kQuarter * 2>(top);
+  (Lanes::all(factor) * (Lanes::from_int8(codes) - Lanes::all(32.0F))).store(out);
+}
+
+template <class F>
+void decode_six_bit_block(const std::byte* block, float* out) {
+  const float scale = Lanes::half_to_float(vn::load_u16(block + F::kFactorAt));
+  for (int i = 0; i < 4; ++i) {  // of each half and 16 columns of 32: a vector of each quarter
+    const int half = i / 2;
+    const int column = i % 2 * 16;
+    const std::byte* low = block + half * 64 + column;
+    const std::byte* top = block + F::kTopBitsAt + half * 32 + column;
+    const std::byte* scales = block + F::kScalesAt + half * 8 + i % 2;
+    const auto factor = [&](int quarter) {
+      return scale * static_cast<float>(static_cast<std::int8_t>(vn::load_u8(scales + quarter * 2)));
+    };
+    float* to = out + half * 128 + column;
+    decode_six_bits<F, 0>(low, top, factor(0), to);
+    decode_six_bits<F, 1>(low + 32, top, factor(1), to + 32);
+    decode_six_bits<F, 2>(low, top, factor(2), to + 64);
+    decode_six_bits<F, 3>(low + 32, top, factor(3), to + 96);
+  }
+}
+
 template <class F>
 void decode_interleaved(const std::byte* codes, const std::byte* /*scales*/, std::int64_t cols, float* out) {
   for (std::int64_t i = 0; i < cols; i += F::kBlockValues, codes += F::kBlockBytes) {
@@ -110,6 +138,8 @@ void decode_interleaved(const std::byte* codes, const std::byte* /*scales*/, std
         decode_group<F, Layout>(codes + Layout::kCodesAt + group * kGroupBytes, group_scale<F, Layout>(codes, group),
                                 out + i + group * F::kScaleValues);
       }
+    } else if constexpr (vn::HasSixBitCodes<F>) {
+      decode_six_bit_block<F>(codes, out + i);
     } else if constexpr (vn::HasAffineCodes<F>) {
       decode_affine_block<F>(codes, out + i);
     } else {

@@ -15,22 +15,89 @@ namespace vernier_isa {
 /// Decodes a row of `cols` values without second-level scale; scales of a grid aren't applied either.
 using DecodeRow = void (*)(const std::byte* codes, const std::byte* scales, std::int64_t cols, float* out);
 
-/// Products of decoded weight rows and activation rows: products[r * product_stride + t] = sum over k of
-/// w[r * w_stride + k] * x[t][k]. A product is summed over k in one fixed order, whatever the numbers of rows and
-/// tokens. With segments, each run of `segment` values of k has a sum of its own that is multiplied by
-/// segment_scales[r * segment_stride + k / segment] before it is added.
-struct DotTile {
-  const float* w;
-  std::int64_t w_stride;
-  std::int64_t rows;
-  const float* const* x;
-  std::int64_t tokens;
+/// Rows of a weight as they are stored; row 0 is the first.
+struct WeightRows {
+  const std::byte* codes;
+  std::int64_t row_stride;
+  const std::byte* codes_end;  ///< bytes before it may be read, those between rows too
+  const std::byte* scales;     ///< row r's are those of row (first_row + r) / scale_block_rows
+  std::int64_t scale_stride;
+  std::int64_t scale_block_rows;
+  std::int64_t first_row;
   std::int64_t cols;
-  std::int64_t segment;  ///< 0: no segments
-  const float* segment_scales;
-  std::int64_t segment_stride;
+  std::int64_t scale_block_cols;                                     ///< of a grid
+  float (*grid_scale)(const std::byte* scales, std::int64_t index);  ///< reads a grid's scale
+};
+
+/// Products of weight rows [begin, end) with up to kFewTokens tokens: products[(row - begin) * tokens + t].
+struct FewProducts {
+  const WeightRows& rows;
+  std::int64_t begin;
+  std::int64_t end;
+  const float* const* x;  ///< prepared rows
+  std::int64_t tokens;
   float* products;
-  std::int64_t product_stride;
+};
+inline constexpr std::int64_t kFewTokens = 4;
+
+/// A few rows as numbers: row r's segments one behind the other at panel + r * panel_stride, a segment being `steps` x
+/// 16 codes, then the scales of 16 lanes. Adds their products with prepared rows, from x_begin on, to totals: tiles of
+/// kTileRows x kTileTokens x 16 lanes, one for every kTileTokens tokens.
+struct GroupProducts {
+  const float* panel;
+  std::int64_t panel_stride;
+  std::int64_t rows;  ///< at most kTileRows
+  std::int64_t steps;
+  std::int64_t segments;
+  const float* const* x;
+  std::int64_t x_begin;
+  std::int64_t tokens;
+  float* totals;
+};
+
+/// A faster way to multiply groups where all numbers are bf16 and no sum gets near the subnormals; with the same
+/// results then, so that it may be taken or not from case to case. Both functions return false where it doesn't apply.
+struct PairKernels {
+  /// Floats [x_begin, x_begin + count) of prepared rows as pairs: those of 16 lanes at two steps make 16 words.
+  bool (*pack_inputs)(const float* const* x, std::int64_t x_begin, std::int64_t count, std::int64_t tokens,
+                      std::uint32_t* packed);
+  bool (*multiply_group)(const GroupProducts& args, const std::uint32_t* packed);
+};
+
+/// Products of weight rows [begin, end) with any number of tokens: products[(row - begin) * tokens + t].
+struct ManyProducts {
+  const WeightRows& rows;
+  std::int64_t begin;
+  std::int64_t end;
+  const float* const* x;  ///< prepared rows
+  std::int64_t tokens;
+  float* products;
+  float* scratch;            ///< many_scratch_floats()
+  const PairKernels* pairs;  ///< or null
+};
+inline constexpr std::int64_t kTileRows = 6;  ///< at most, of any instruction set
+inline constexpr std::int64_t kTileTokens = 4;
+inline constexpr std::int64_t kPanelValues = 512;
+inline constexpr std::int64_t kPanelRowFloats = 2 * kPanelValues;  ///< room for codes and scales of a row
+
+constexpr std::int64_t many_scratch_floats(std::int64_t rows, std::int64_t tokens) {
+  const std::int64_t padded_rows = (rows + kTileRows - 1) / kTileRows * kTileRows;
+  const std::int64_t padded_tokens = (tokens + kTileTokens - 1) / kTileTokens * kTileTokens;
+  return kTileRows * kPanelRowFloats + padded_rows * padded_tokens * 16 + padded_tokens * kPanelValues;
+}
+
+/// How rows of a weight meet activations. Codes of a row come in segments of 16 lanes x `steps`; each lane of a segment
+/// has one scale. An activation row is prepared once: put into that order and filled up with zeros. Then per lane and
+/// segment the products of codes and activations are summed over the steps, times the scale, and added to the lane's
+/// total; in the end the totals of 16 lanes are added. Both ways of multiplying do just that, in the same order, so a
+/// product doesn't depend on how many tokens or rows are multiplied together.
+struct RowKernels {
+  /// Floats of a prepared row.
+  std::int64_t (*input_floats)(std::int64_t cols);
+  /// `round`: to bf16 first.
+  void (*prepare)(const float* x, std::int64_t cols, bool round, float* prepared);
+  void (*multiply_few)(const FewProducts& args);
+  void (*multiply_many)(const ManyProducts& args);
 };
 
 enum class KvType { kF32, kBF16, kF8E4M3 };
@@ -140,7 +207,10 @@ struct Kernels {
   const char* name;
   /// The decoder of a format (the number of its FormatId) in a layout (of its WeightLayout), or null.
   DecodeRow (*decode_row)(unsigned format, unsigned layout);
-  void (*dot_tile)(const DotTile& tile);
+  /// How its rows are multiplied, or null; scale_block_cols: of a grid.
+  const RowKernels* (*row_kernels)(unsigned format, unsigned layout, std::int64_t scale_block_cols);
+  /// For multiply_many; or null.
+  const PairKernels* pairs;
   /// y = x rounded to bf16, nearest even.
   void (*round_to_bf16)(const float* x, std::int64_t n, float* y);
   float (*sum_of_squares)(const float* x, std::int64_t n);

@@ -5,16 +5,17 @@
 #include "backend/cpu/isa/ceiling_impl.h"
 #include "backend/cpu/isa/decode_impl.h"
 #include "backend/cpu/isa/delta_net_impl.h"
-#include "backend/cpu/isa/dot_impl.h"
 #include "backend/cpu/isa/kv_rows_impl.h"
 #include "backend/cpu/isa/math_impl.h"
+#include "backend/cpu/isa/rows_impl.h"
 
 namespace {
 
 constexpr vernier_isa::Kernels kKernels = {
     .name = Lanes::kName,
     .decode_row = find_decoder,
-    .dot_tile = dot_tile,
+    .row_kernels = find_row_kernels,
+    .pairs = nullptr,
     .round_to_bf16 = round_to_bf16,
     .sum_of_squares = sum_of_squares,
     .scale = scale,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/cpu/isa/codes_sse.h"
+#include "format/scalar_codecs.h"
 
 namespace {
 
@@ -88,6 +89,68 @@ struct Lanes {
     return {_mm256_i32gather_ps(table, _mm256_cvtepu8_epi32(codes.bytes), 4),
             _mm256_i32gather_ps(table, _mm256_cvtepu8_epi32(_mm_srli_si128(codes.bytes, 8)), 4)};
   }
+
+  static __m256 widen_int8(__m128i codes) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)); }
+  static Lanes load_int8(const std::byte* from) {
+    return {widen_int8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))),
+            widen_int8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + 8)))};
+  }
+  static __m256 nan_where(__m256 values, __m256i is_nan) {
+    return _mm256_blendv_ps(values, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FC00000)), _mm256_castsi256_ps(is_nan));
+  }
+  static __m256 widen_e8m0(__m128i codes) {
+    const __m256i wide = _mm256_cvtepu8_epi32(codes);
+    const __m256i bits = _mm256_max_epu32(_mm256_slli_epi32(wide, 23), _mm256_set1_epi32(0x00400000));
+    return nan_where(_mm256_castsi256_ps(bits), _mm256_cmpeq_epi32(wide, _mm256_set1_epi32(0xFF)));
+  }
+  static __m256 widen_e4m3(__m128i codes) {
+    const __m128i halves =
+        _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7), _mm_set1_epi16(static_cast<short>(0xBF80)));
+    const __m256i wide = _mm256_cvtepu8_epi32(_mm_or_si128(codes, _mm_set1_epi8(static_cast<char>(0x80))));
+    return nan_where(_mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(0x1p8F)),
+                     _mm256_cmpeq_epi32(wide, _mm256_set1_epi32(0xFF)));
+  }
+  /// The bytes of 16 codes of a block scale.
+  template <class Codec>
+  static auto load_scales(const std::byte* from) {
+    if constexpr (sizeof(typename Codec::Code) == 2)
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    else
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  }
+  static __m128i join_words(const std::uint64_t (&words)[2]) {
+    return _mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]));
+  }
+  static __m256i join_words(const std::uint64_t (&words)[4]) {
+    return _mm256_set_epi64x(static_cast<long long>(words[3]), static_cast<long long>(words[2]),
+                             static_cast<long long>(words[1]), static_cast<long long>(words[0]));
+  }
+  template <class Codec, class Bytes>
+  static Lanes decode_scales(Bytes bytes) {
+    if constexpr (std::is_same_v<Codec, vernier::F16Codec>) {
+      return {_mm256_cvtph_ps(_mm256_castsi256_si128(bytes)), _mm256_cvtph_ps(_mm256_extracti128_si256(bytes, 1))};
+    } else if constexpr (std::is_same_v<Codec, vernier::E8M0Codec>) {
+      return {widen_e8m0(bytes), widen_e8m0(_mm_srli_si128(bytes, 8))};
+    } else {
+      static_assert(std::is_same_v<Codec, vernier::UE4M3Codec>);
+      return {widen_e4m3(bytes), widen_e4m3(_mm_srli_si128(bytes, 8))};
+    }
+  }
+  static __m256i load_index(const std::int32_t* index) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+  }
+  static Lanes gather(const float* base, const std::int32_t* index) {
+    return {_mm256_i32gather_ps(base, load_index(index), 4), _mm256_i32gather_ps(base, load_index(index + 8), 4)};
+  }
+  template <int kCount>
+  static Lanes spread(const float* from, const std::int32_t* index) {
+    const __m256 values = _mm256_loadu_ps(from);
+    return {_mm256_permutevar8x32_ps(values, load_index(index)),
+            _mm256_permutevar8x32_ps(values, load_index(index + 8))};
+  }
+  static Lanes join(const float* low, const float* high) { return {_mm256_loadu_ps(low), _mm256_loadu_ps(high)}; }
+  static Lanes halves(float low, float high) { return {_mm256_set1_ps(low), _mm256_set1_ps(high)}; }
+  static void prefetch(const std::byte* from) { _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T0); }
 
   friend Lanes operator+(Lanes a, Lanes b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
   friend Lanes operator-(Lanes a, Lanes b) { return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)}; }
@@ -184,6 +247,126 @@ struct Lanes {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+};
+
+/// 32 bytes of nibbles, looked up as bf16: their bytes in two lookups, woven together to words.
+struct NibbleChunk {
+  static constexpr int kBytes = 32;
+  static constexpr int kSteps = 4;
+  /// Which nibble of the chunk step `step` finds for a lane (2 * byte, + 1 for the high one).
+  static constexpr int nibble_at(int step, int lane) {
+    const int pair = lane / 4 % 2 * 8 + lane / 8 * 4 + lane % 4;  // of bytes
+    return (2 * pair + step % 2) * 2 + step / 2;
+  }
+  /// Step i of those that find low (0) or high (1) nibbles.
+  static constexpr int step_of(int half, int i) { return 2 * half + i; }
+  struct Table {
+    __m256i low;
+    __m256i high;
+    /// Numbers that bf16 holds.
+    explicit Table(const float* sixteen) {
+      alignas(16) std::uint8_t bytes[2][16];
+      for (int i = 0; i < 16; ++i) {
+        const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, sixteen[i]);
+        bytes[0][i] = static_cast<std::uint8_t>(bits >> 16);
+        bytes[1][i] = static_cast<std::uint8_t>(bits >> 24);
+      }
+      low = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[0])));
+      high = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(bytes[1])));
+    }
+  };
+  __m256i nibbles[2];  ///< low, high
+
+  void set(__m256i bytes) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    nibbles[0] = _mm256_and_si256(bytes, mask);
+    nibbles[1] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), mask);
+  }
+  template <int kStep>
+  [[nodiscard]] Lanes step(const Table& table) const {
+    const __m256i low = _mm256_shuffle_epi8(table.low, nibbles[kStep / 2]);
+    const __m256i high = _mm256_shuffle_epi8(table.high, nibbles[kStep / 2]);
+    return {widen<kStep % 2>(_mm256_unpacklo_epi8(low, high)), widen<kStep % 2>(_mm256_unpackhi_epi8(low, high))};
+  }
+
+ private:
+  template <int kOdd>
+  static __m256 widen(__m256i words) {
+    if constexpr (kOdd == 0) return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
+    return _mm256_castsi256_ps(_mm256_and_si256(words, _mm256_set1_epi32(-0x10000)));
+  }
+};
+
+/// A chunk whose bytes lie together.
+struct NibbleRun : NibbleChunk {
+  static constexpr int kOverread = 0;
+  explicit NibbleRun(const std::byte* bytes) { set(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes))); }
+};
+
+/// A chunk in pieces of kPiece bytes at distances of kStride.
+template <int kPiece, int kStride>
+struct NibblePieces : NibbleChunk {
+  static constexpr int kOverread = 0;
+  explicit NibblePieces(const std::byte* bytes) {
+    if constexpr (kPiece == 32) {
+      set(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes)));
+    } else {
+      static_assert(kPiece == 16);
+      set(_mm256_inserti128_si256(_mm256_castsi128_si256(Lanes::load_128(bytes)), Lanes::load_128(bytes + kStride), 1));
+    }
+  }
+};
+
+/// 64 E4M3 codes. A code moved to the top of a half-precision number, exponent and all, is its value times 2^-8.
+struct E4M3Chunk {
+  static constexpr int kSteps = 4;
+  static constexpr float kFactor = 0x1p8F;  ///< what values lack
+  static constexpr int value_at(int step, int lane) { return step / 2 * 32 + lane * 2 + step % 2; }
+  __m256i halves[4];  ///< even and odd ones of the first 32, of the others
+
+  explicit E4M3Chunk(const std::byte* bytes) {
+    const __m256i keep = _mm256_set1_epi16(static_cast<short>(0xBF80));
+    for (int i = 0; i < 2; ++i) {
+      const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + i * 32));
+      halves[2 * i] = _mm256_and_si256(_mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 1), keep);
+      halves[2 * i + 1] = _mm256_and_si256(_mm256_srai_epi16(codes, 1), keep);
+    }
+  }
+  template <int kStep>
+  [[nodiscard]] Lanes step() const {
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves[kStep])),
+            _mm256_cvtph_ps(_mm256_extracti128_si256(halves[kStep], 1))};
+  }
+  /// Notices codes that mean NaN, which the conversion takes for numbers.
+  struct NanWatch {
+    __m256i largest = _mm256_setzero_si256();  ///< of twice a code: 254 is NaN
+    void see(const std::byte* bytes) {
+      for (int i = 0; i < 2; ++i) {
+        const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + i * 32));
+        largest = _mm256_max_epu8(largest, _mm256_add_epi8(codes, codes));
+      }
+    }
+    [[nodiscard]] bool seen() const {
+      return _mm256_movemask_epi8(_mm256_cmpeq_epi8(largest, _mm256_set1_epi8(static_cast<char>(0xFE)))) != 0;
+    }
+  };
+};
+
+/// 32 bf16 values in 16 dwords: the even ones are the low halves.
+struct Bf16Pairs {
+  __m256i low;
+  __m256i high;
+  explicit Bf16Pairs(const std::byte* bytes)
+      : low(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes))),
+        high(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes + 32))) {}
+  template <int kStep>
+  [[nodiscard]] Lanes step() const {
+    if constexpr (kStep == 0) {
+      return {_mm256_castsi256_ps(_mm256_slli_epi32(low, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(high, 16))};
+    }
+    const __m256i mask = _mm256_set1_epi32(-0x10000);
+    return {_mm256_castsi256_ps(_mm256_and_si256(low, mask)), _mm256_castsi256_ps(_mm256_and_si256(high, mask))};
   }
 };
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "backend/cpu/isa/codes_sse.h"
+#include "format/scalar_codecs.h"
 
 namespace {
 
 struct Lanes {
-  static constexpr int kTileRows = 4;
+  static constexpr int kTileRows = 6;
   static constexpr int kTileTokens = 4;
   static constexpr int kChains = 12;        ///< independent sums that hide the latency of fma()
   static constexpr int kAttentionRows = 6;  // with so many vectors of columns, sums fill the registers
@@ -52,6 +53,62 @@ struct Lanes {
   static Lanes lookup256(const float* table, Codes codes) {
     return {_mm512_i32gather_ps(_mm512_cvtepu8_epi32(codes.bytes), table, 4)};
   }
+
+  static Lanes load_int8(const std::byte* from) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))};
+  }
+  /// The bytes of 16 codes of a block scale.
+  template <class Codec>
+  static auto load_scales(const std::byte* from) {
+    if constexpr (sizeof(typename Codec::Code) == 2)
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    else
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  }
+  static __m128i join_words(const std::uint64_t (&words)[2]) {
+    return _mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]));
+  }
+  static __m256i join_words(const std::uint64_t (&words)[4]) {
+    return _mm256_set_epi64x(static_cast<long long>(words[3]), static_cast<long long>(words[2]),
+                             static_cast<long long>(words[1]), static_cast<long long>(words[0]));
+  }
+  template <class Codec, class Bytes>
+  static Lanes decode_scales(Bytes bytes) {
+    if constexpr (std::is_same_v<Codec, vernier::F16Codec>) {
+      return {_mm512_cvtph_ps(bytes)};
+    } else if constexpr (std::is_same_v<Codec, vernier::E8M0Codec>) {
+      const __m512i wide = _mm512_cvtepu8_epi32(bytes);
+      const __mmask16 is_nan = _mm512_cmpeq_epi32_mask(wide, _mm512_set1_epi32(0xFF));
+      const __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(wide, 23), _mm512_set1_epi32(0x00400000));
+      return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, is_nan, _mm512_set1_epi32(0x7FC00000)))};
+    } else {
+      static_assert(std::is_same_v<Codec, vernier::UE4M3Codec>);
+      const __mmask16 is_nan =
+          _mm_cmpeq_epi8_mask(_mm_or_si128(bytes, _mm_set1_epi8(static_cast<char>(0x80))), _mm_set1_epi8(-1));
+      const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7),
+                                              _mm256_set1_epi16(static_cast<short>(0xBF80)));
+      const __m512 values = _mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(0x1p8F));
+      return {_mm512_mask_mov_ps(values, is_nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7FC00000)))};
+    }
+  }
+  static Lanes gather(const float* base, const std::int32_t* index) {
+    return {_mm512_i32gather_ps(_mm512_loadu_si512(index), base, 4)};
+  }
+  /// No more is loaded than was stored together.
+  template <int kCount>
+  static Lanes spread(const float* from, const std::int32_t* index) {
+    static_assert(kCount == 4 || kCount == 8);
+    const __m512i lanes = _mm512_loadu_si512(index);
+    if constexpr (kCount == 4) return {_mm512_permutexvar_ps(lanes, _mm512_broadcast_f32x4(_mm_loadu_ps(from)))};
+    return {_mm512_permutexvar_ps(lanes, _mm512_broadcast_f32x8(_mm256_loadu_ps(from)))};
+  }
+  static Lanes join(const float* low, const float* high) {
+    return {_mm512_insertf32x8(_mm512_castps256_ps512(_mm256_loadu_ps(low)), _mm256_loadu_ps(high), 1)};
+  }
+  static Lanes halves(float low, float high) {
+    return {_mm512_mask_blend_ps(0xFF00, _mm512_set1_ps(low), _mm512_set1_ps(high))};
+  }
+  static void prefetch(const std::byte* from) { _mm_prefetch(reinterpret_cast<const char*>(from), _MM_HINT_T0); }
 
   friend Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
   friend Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -111,6 +168,106 @@ struct Lanes {
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
     const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+  }
+};
+
+/// 16 dwords of 8 nibbles each.
+struct NibbleChunk {
+  static constexpr int kBytes = 64;
+  static constexpr int kSteps = 8;
+  /// Which nibble of the chunk step `step` finds for a lane (2 * byte, + 1 for the high one).
+  static constexpr int nibble_at(int step, int lane) { return lane * 8 + step; }
+  /// Step i of those that find low (0) or high (1) nibbles.
+  static constexpr int step_of(int half, int i) { return 2 * i + half; }
+  struct Table {
+    __m512 values;
+    explicit Table(const float* sixteen) : values(_mm512_loadu_ps(sixteen)) {}
+  };
+};
+
+/// A chunk whose bytes lie together. Loads at odd addresses save shifts, which share a port with multiplications; they
+/// read up to kOverread bytes beyond.
+struct NibbleRun : NibbleChunk {
+  static constexpr int kOverread = 3;
+  const std::byte* from;
+
+  explicit NibbleRun(const std::byte* bytes) : from(bytes) {}
+  template <int kStep>
+  [[nodiscard]] Lanes step(const Table& table) const {
+    // The lookup ignores all but the low four bits of an index.
+    __m512i index = _mm512_loadu_si512(from + kStep / 2);
+    if constexpr (kStep % 2 != 0) index = _mm512_srli_epi32(index, 4);
+    return {_mm512_permutexvar_ps(index, table.values)};
+  }
+};
+
+/// A chunk in pieces of kPiece bytes at distances of kStride.
+template <int kPiece, int kStride>
+struct NibblePieces : NibbleChunk {
+  static constexpr int kOverread = 0;
+  __m512i words;
+
+  explicit NibblePieces(const std::byte* bytes) {
+    if constexpr (kPiece == 32) {
+      words = _mm512_inserti64x4(_mm512_castsi256_si512(load_256(bytes)), load_256(bytes + kStride), 1);
+    } else {
+      static_assert(kPiece == 16);
+      words = _mm512_castsi128_si512(Codes::load_bytes(bytes).bytes);
+      words = _mm512_inserti32x4(words, Codes::load_bytes(bytes + kStride).bytes, 1);
+      words = _mm512_inserti32x4(words, Codes::load_bytes(bytes + 2 * kStride).bytes, 2);
+      words = _mm512_inserti32x4(words, Codes::load_bytes(bytes + 3 * kStride).bytes, 3);
+    }
+  }
+  template <int kStep>
+  [[nodiscard]] Lanes step(const Table& table) const {
+    return {_mm512_permutexvar_ps(_mm512_srli_epi32(words, kStep * 4), table.values)};
+  }
+
+ private:
+  static __m256i load_256(const std::byte* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
+};
+
+/// 64 E4M3 codes. A code moved to the top of a half-precision number, exponent and all, is its value times 2^-8.
+struct E4M3Chunk {
+  static constexpr int kSteps = 4;
+  static constexpr float kFactor = 0x1p8F;  ///< what values lack
+  static constexpr int value_at(int step, int lane) { return (step % 2 * 16 + lane) * 2 + step / 2; }
+  __m512i even;
+  __m512i odd;
+
+  explicit E4M3Chunk(const std::byte* bytes) {
+    const __m512i codes = _mm512_loadu_si512(bytes);
+    const __m512i keep = _mm512_set1_epi16(static_cast<short>(0xBF80));
+    even = _mm512_and_si512(_mm512_srai_epi16(_mm512_slli_epi16(codes, 8), 1), keep);
+    odd = _mm512_and_si512(_mm512_srai_epi16(codes, 1), keep);
+  }
+  template <int kStep>
+  [[nodiscard]] Lanes step() const {
+    const __m512i halves = kStep / 2 == 0 ? even : odd;
+    if constexpr (kStep % 2 == 0) return {_mm512_cvtph_ps(_mm512_castsi512_si256(halves))};
+    return {_mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1))};
+  }
+  /// Notices codes that mean NaN, which the conversion takes for numbers.
+  struct NanWatch {
+    __m512i largest = _mm512_setzero_si512();  ///< of twice a code: 254 is NaN
+    void see(const std::byte* bytes) {
+      const __m512i codes = _mm512_loadu_si512(bytes);
+      largest = _mm512_max_epu8(largest, _mm512_add_epi8(codes, codes));
+    }
+    [[nodiscard]] bool seen() const {
+      return _mm512_cmpeq_epi8_mask(largest, _mm512_set1_epi8(static_cast<char>(0xFE))) != 0;
+    }
+  };
+};
+
+/// 32 bf16 values in 16 dwords: the even ones are the low halves.
+struct Bf16Pairs {
+  __m512i words;
+  explicit Bf16Pairs(const std::byte* bytes) : words(_mm512_loadu_si512(bytes)) {}
+  template <int kStep>
+  [[nodiscard]] Lanes step() const {
+    if constexpr (kStep == 0) return {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16))};
+    return {_mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-0x10000)))};
   }
 };
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "format/scalar_codecs.h"
+
 namespace {
 
 /// 16 codes of up to 8 bits.
@@ -15,6 +17,11 @@ struct Codes {
   static Codes load_bytes(const std::byte* bytes) {
     Codes c;
     std::memcpy(c.code, bytes, 16);
+    return c;
+  }
+  static Codes from_words(const std::uint64_t (&words)[2]) {
+    Codes c;
+    std::memcpy(c.code, words, 16);
     return c;
   }
   /// 8 bytes: the low and the high nibble of each byte are neighbours.
@@ -44,6 +51,15 @@ struct Codes {
   static Codes load_high_nibbles(const std::byte* bytes) {
     Codes c = load_bytes(bytes);
     for (std::uint8_t& code : c.code) code = static_cast<std::uint8_t>(code >> 4);
+    return c;
+  }
+  /// Codes below 16 with bits kAt and kAt + 1 of 16 bytes as their bits 4 and 5.
+  template <int kAt>
+  [[nodiscard]] Codes with_top_bits(const std::byte* from) const {
+    Codes c;
+    for (int i = 0; i < 16; ++i) {
+      c.code[i] = static_cast<std::uint8_t>(code[i] | (static_cast<std::uint8_t>(from[i]) >> kAt & 3) << 4);
+    }
     return c;
   }
   /// Codes below 16, each with 16 added where its bit of `bits` is set.
@@ -150,6 +166,50 @@ struct Lanes {
   }
   static Lanes lookup256(const float* table, const Codes& codes) { return lookup16(table, codes); }
 
+  static Lanes load_int8(const std::byte* from) { return from_int8(Codes::load_bytes(from)); }
+  /// The bytes of 16 codes of a block scale.
+  struct ScaleBytes {
+    std::byte bytes[32];
+  };
+  template <class Codec>
+  static ScaleBytes load_scales(const std::byte* from) {
+    ScaleBytes scales = {};
+    std::memcpy(scales.bytes, from, 16 * sizeof(typename Codec::Code));
+    return scales;
+  }
+  template <int kWords>
+  static ScaleBytes join_words(const std::uint64_t (&words)[kWords]) {
+    ScaleBytes scales = {};
+    std::memcpy(scales.bytes, words, sizeof(words));
+    return scales;
+  }
+  template <class Codec>
+  static Lanes decode_scales(const ScaleBytes& scales) {
+    return each([&](int i) {
+      typename Codec::Code code;
+      std::memcpy(&code, scales.bytes + i * static_cast<int>(sizeof(code)), sizeof(code));
+      return Codec::decode(code);
+    });
+  }
+  /// base[index[lane]]
+  static Lanes gather(const float* base, const std::int32_t* index) {
+    return each([=](int i) { return base[index[i]]; });
+  }
+  /// gather() from kCount, 4 or 8, floats; more of them may be read.
+  template <int kCount>
+  static Lanes spread(const float* from, const std::int32_t* index) {
+    return gather(from, index);
+  }
+  /// 8 floats from one place, 8 from another.
+  static Lanes join(const float* low, const float* high) {
+    return each([=](int i) { return i < 8 ? low[i] : high[i - 8]; });
+  }
+  /// 8 times one number, 8 times another.
+  static Lanes halves(float low, float high) {
+    return each([=](int i) { return i < 8 ? low : high; });
+  }
+  static void prefetch(const std::byte*) {}
+
   friend Lanes operator+(const Lanes& a, const Lanes& b) {
     return each([&](int i) { return a.lane[i] + b.lane[i]; });
   }
@@ -227,6 +287,75 @@ struct Lanes {
     for (int i = 0; i < 8; ++i) s[i] = lane[i] + lane[i + 8];
     for (int i = 0; i < 4; ++i) s[i] += s[i + 4];
     return (s[0] + s[2]) + (s[1] + s[3]);
+  }
+};
+
+/// 64 bytes of nibbles.
+struct NibbleChunk {
+  static constexpr int kBytes = 64;
+  static constexpr int kSteps = 8;
+  /// Which nibble of the chunk step `step` finds for a lane (2 * byte, + 1 for the high one). A lane's nibbles lie in
+  /// one byte, or in neighbours.
+  static constexpr int nibble_at(int step, int lane) { return lane * 8 + step; }
+  /// Step i of those that find low (0) or high (1) nibbles.
+  static constexpr int step_of(int half, int i) { return 2 * i + half; }
+  struct Table {
+    const float* values;
+    explicit Table(const float* sixteen) : values(sixteen) {}
+  };
+};
+
+/// A chunk in pieces of kPiece bytes at distances of kStride.
+template <int kPiece, int kStride>
+struct NibblePieces : NibbleChunk {
+  static constexpr int kOverread = 0;  ///< bytes that may be read beyond the chunk
+  const std::byte* from;
+
+  explicit NibblePieces(const std::byte* bytes) : from(bytes) {}
+  /// table[nibble_at(kStep, lane)]
+  template <int kStep>
+  [[nodiscard]] Lanes step(const Table& table) const {
+    return Lanes::each([&](int lane) {
+      const int nibble = nibble_at(kStep, lane);
+      const int byte = nibble / 2 / kPiece * kStride + nibble / 2 % kPiece;
+      return table.values[static_cast<std::uint8_t>(from[byte]) >> (nibble % 2 * 4) & 15];
+    });
+  }
+};
+
+/// A chunk whose bytes lie together.
+using NibbleRun = NibblePieces<64, 64>;
+
+/// 64 E4M3 codes; step() gives the values of value_at(kStep, lane), which kFactor times are what the codes mean.
+struct E4M3Chunk {
+  static constexpr int kSteps = 4;
+  static constexpr float kFactor = 1.0F;
+  static constexpr int value_at(int step, int lane) { return step * 16 + lane; }
+  const std::byte* from;
+
+  explicit E4M3Chunk(const std::byte* bytes) : from(bytes) {}
+  template <int kStep>
+  [[nodiscard]] Lanes step() const {
+    return Lanes::lookup256(&vernier::kDecodeTable<vernier::E4M3Codec>[0], Codes::load_bytes(from + kStep * 16));
+  }
+  /// Notices codes that mean NaN, where step() doesn't.
+  struct NanWatch {
+    void see(const std::byte*) {}
+    [[nodiscard]] static bool seen() { return false; }
+  };
+};
+
+/// 32 bf16 values: the even ones, then the odd ones.
+struct Bf16Pairs {
+  const std::byte* from;
+  explicit Bf16Pairs(const std::byte* bytes) : from(bytes) {}
+  template <int kStep>
+  [[nodiscard]] Lanes step() const {
+    return Lanes::each([&](int i) {
+      std::uint16_t code;
+      std::memcpy(&code, from + 4 * i + 2 * kStep, 2);
+      return __builtin_bit_cast(float, static_cast<std::uint32_t>(code) << 16);
+    });
   }
 };
 
