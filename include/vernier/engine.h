@@ -29,6 +29,7 @@ struct EngineOptions {
   std::string cpu_isa = "";         ///< instruction set of the cpu device; empty: the best that the machine has
   std::string experts = "auto";     ///< auto or cpu; with a GPU also fused, offload and hybrid
   std::string expert_cache;         ///< offload, hybrid: "2GiB", "25%" or a number of experts; empty: all free memory
+  bool cuda_graphs = true;          ///< on a GPU, launch repeated decode steps as CUDA graphs
   std::string routing_trace;        ///< a file to record the chosen experts in; empty: none
   std::int32_t threads = 0;         ///< 0: all the process may use
   std::int32_t context = 0;         ///< tokens a sequence may have; 0: the model's, at most 8192
@@ -55,6 +56,7 @@ struct ModelInfo {
   std::uint64_t activation_bytes = 0;  ///< activations and logits, those on the host included
   std::string kv;                      ///< element type of the KV cache: "bf16", "f32" or "fp8"
   std::int32_t kv_scaled_layers = 0;   ///< layers whose FP8 cache uses scales that the files hold
+  std::int32_t experts_per_token = 0;  ///< 0: no mixture
   double load_seconds = 0.0;
   std::vector<std::string> warnings;
 };

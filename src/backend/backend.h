@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -272,6 +273,14 @@ struct GatedDeltaNetArgs {
   [[nodiscard]] std::int64_t channels() const { return 2 * key_width() + value_width(); }
 };
 
+/// A decode step that may be repeated: the operations that it calls, and their arguments, depend on `owner`, on the
+/// number of slices, and else only on what `tokens` and `slices` hold.
+struct RepeatableStep {
+  std::uint64_t owner = 0;                ///< of the memory that the operations use; never given twice
+  std::span<const std::int32_t> tokens;   ///< host memory, one a slice
+  std::span<const SequenceSlice> slices;  ///< one token each, in row order
+};
+
 struct MemoryInfo {
   std::uint64_t total_bytes = 0;
   std::uint64_t available_bytes = 0;
@@ -318,6 +327,11 @@ class Backend {
   [[nodiscard]] virtual Status copy_to_host(void* host, const void* device, std::size_t size_bytes) = 0;
   [[nodiscard]] virtual Status synchronize() = 0;
 
+  /// Calls `work`, which calls operations, or does by other means what it would do. `work` must not synchronise.
+  [[nodiscard]] virtual Status run_step(const RepeatableStep& /*step*/, const std::function<Status()>& work) {
+    return work();
+  }
+
   // For weights that come and go (placement/). A record is a weight's bytes in host memory, laid out so that a plain
   // copy into backend memory makes the weight usable there. The defaults are in movable_weights.cc.
 
@@ -351,6 +365,7 @@ struct BackendOptions {
   std::int32_t device_index = 0;
   /// cpu: the instruction set, as "avx2", to use instead of the best one that the machine has.
   std::string_view cpu_isa;
+  bool graphs = true;  ///< cuda: launch repeated decode steps as CUDA graphs
 };
 
 /// A backend that this build knows. `unavailable` says in words why it can't run here, or is empty.

@@ -19,6 +19,8 @@ class ExpertExecutor {
   [[nodiscard]] virtual Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) = 0;
   /// Takes the memory that the executor works with; once, when the model and its caches have theirs.
   [[nodiscard]] virtual Status prepare() = 0;
+  /// True where run() only calls operations of the model's backend, the same ones whatever the choices are.
+  [[nodiscard]] virtual bool is_repeatable() const { return false; }
   /// Adds the experts' output to args.y; the contract is ExpertMlpArgs'. `layer` names the bank, which
   /// args.experts is.
   [[nodiscard]] virtual Status run(std::int32_t layer, const ExpertMlpArgs& args) = 0;

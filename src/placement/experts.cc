@@ -18,6 +18,7 @@ class LocalExpertExecutor final : public ExpertExecutor {
   Backend& home() override { return backend_; }
   Status add_bank(std::int32_t, std::int32_t, const ExpertWeights&) override { return {}; }
   Status prepare() override { return {}; }
+  bool is_repeatable() const override { return true; }
   Status run(std::int32_t /*layer*/, const ExpertMlpArgs& args) override { return backend_.expert_mlp(args); }
 
  private:
@@ -87,7 +88,10 @@ Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& dev
   const std::int64_t count = std::max<std::int64_t>(request.num_experts, 1);
   const std::uint64_t record_bytes = request.expert_bytes / static_cast<std::uint64_t>(count);
   VN_ASSIGN(const std::int64_t slots, parse_expert_cache(request.cache, request.num_experts, record_bytes));
-  if (mode == "auto") mode = request.expert_bytes <= request.free_bytes ? "fused" : "hybrid";
+  if (mode == "auto") mode = request.cache.empty() && request.expert_bytes <= request.free_bytes ? "fused" : "hybrid";
+  if (!request.cache.empty() && (mode == "fused" || mode == "cpu")) {
+    return fail(ErrorCode::kInvalidArgument, "--expert-cache goes with --experts offload and hybrid, not {}", mode);
+  }
   if (mode == "fused" || request.num_experts == 0) {
     return ExpertPlacement{"fused", std::make_unique<LocalExpertExecutor>(device), true};
   }

@@ -24,7 +24,8 @@ struct ExpertRequest {
   std::uint64_t free_bytes = 0;    ///< device memory that nothing but experts needs
 };
 
-/// Chooses an executor on `device`, which must outlive it. `auto` takes `fused` where the experts fit, else `hybrid`.
+/// Chooses an executor on `device`, which must outlive it. `auto` takes `fused` where the experts fit and no cache is
+/// asked for, else `hybrid`.
 /// Modes that need a GPU are kDevice on other backends; unknown modes and malformed cache sizes are kInvalidArgument.
 [[nodiscard]] Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& device);
 

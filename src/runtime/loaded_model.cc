@@ -100,6 +100,7 @@ void fill_info(const OpenedModel& opened, const EngineOptions& options, LoadedMo
   info.device = loaded.backend->name();
   info.precision = options.precision;
   info.experts = loaded.experts.mode;
+  info.experts_per_token = static_cast<std::int32_t>(opened.description.config.experts_per_token);
   info.vocab_size = opened.description.config.vocab_size;
   info.context_length = opened.description.config.context_length;
   info.parameters = account.parameters;
@@ -161,6 +162,7 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
                                                   max_outputs(options.max_sequences)));
   loaded.info.activation_bytes = runner.reserved_bytes();
+  if (loaded.experts.executor->is_repeatable()) runner.allow_repeats();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
   return loaded.experts.executor->prepare();
 }
@@ -217,6 +219,7 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   backend_options.precision = precision;
   backend_options.num_threads = options.threads;
   backend_options.cpu_isa = options.cpu_isa;
+  backend_options.graphs = options.cuda_graphs;
   VN_ASSIGN(loaded->backend, create_backend(options.device, backend_options));
   loaded->files = opened.files.files();
   VN_TRY(read_side_files(opened, *loaded));

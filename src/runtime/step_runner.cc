@@ -1,9 +1,19 @@
 #include "runtime/step_runner.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 namespace vernier {
+
+namespace {
+
+std::atomic<std::uint64_t> next_id{1};
+
+}  // namespace
+
+StepRunner::StepRunner(Backend& backend, Model& model, KvCache& cache)
+    : backend_(&backend), model_(&model), cache_(&cache), id_(next_id++) {}
 
 Result<StepRunner> StepRunner::create(Backend& backend, Model& model, KvCache& cache, std::int32_t max_tokens,
                                       std::int32_t max_outputs) {
@@ -40,10 +50,15 @@ Status StepRunner::run(const StepPlan& plan, bool all_rows) {
     }
   }
   const MatrixView logits = logits_view(static_cast<std::int64_t>(output_rows_.size()));
-  VN_TRY(model_->forward({tokens_, slices_, output_rows_, cache_->layers(), {}}, logits));
+  const auto forward = [&] { return model_->forward({tokens_, slices_, output_rows_, cache_->layers(), {}}, logits); };
+  VN_TRY(repeatable_ && is_decode_step() ? backend_->run_step({id_, tokens_, slices_}, forward) : forward());
   VN_TRY(fetch_logits(logits));
   for (const StepShare& share : plan.shares) share.sequence->num_computed += share.num_tokens;
   return {};
+}
+
+bool StepRunner::is_decode_step() const {
+  return output_rows_.size() == tokens_.size() && slices_.size() == tokens_.size();
 }
 
 MatrixView StepRunner::logits_view(std::int64_t rows) const {

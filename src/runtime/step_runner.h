@@ -15,6 +15,8 @@ namespace vernier {
 /// Not thread-safe. References must outlive the runner.
 class StepRunner {
  public:
+  /// Lets decode steps be repeated as a whole (Backend::run_step): for executors of experts that are repeatable.
+  void allow_repeats() { repeatable_ = true; }
   [[nodiscard]] static Result<StepRunner> create(Backend& backend, Model& model, KvCache& cache,
                                                  std::int32_t max_tokens, std::int32_t max_outputs);
 
@@ -33,14 +35,18 @@ class StepRunner {
   [[nodiscard]] std::uint64_t reserved_bytes() const;
 
  private:
-  StepRunner(Backend& backend, Model& model, KvCache& cache) : backend_(&backend), model_(&model), cache_(&cache) {}
+  StepRunner(Backend& backend, Model& model, KvCache& cache);
 
+  /// True when each share is one token whose logits are wanted.
+  [[nodiscard]] bool is_decode_step() const;
   [[nodiscard]] MatrixView logits_view(std::int64_t rows) const;
   [[nodiscard]] Status fetch_logits(MatrixView logits);
 
   Backend* backend_;
   Model* model_;
   KvCache* cache_;
+  std::uint64_t id_;  ///< of this process, never given twice
+  bool repeatable_ = false;
   std::int64_t vocab_size_ = 0;
   std::int32_t max_scored_tokens_ = 0;
   Buffer device_logits_;

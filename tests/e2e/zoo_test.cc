@@ -194,6 +194,42 @@ TEST_P(ZooUnrounded, DraftsEqualTheReference) {
   EXPECT_EQ(drafts, reference_.draft_ids);
 }
 
+// On a GPU, where experts live and whether decode steps are graphs changes no token.
+TEST_P(ZooUnrounded, PlacementAndGraphsChangeNoToken) {
+  if (GetParam().device != "cuda") return;
+  std::vector<EngineOptions> variants(1, options_for(GetParam()));
+  variants[0].cuda_graphs = false;
+  if (engine_->info().experts_per_token > 0) {
+    const std::string smallest = std::to_string(engine_->info().experts_per_token);
+    const std::pair<const char*, std::string> placements[] = {
+        {"offload", smallest}, {"offload", "100%"}, {"hybrid", smallest}, {"hybrid", "100%"}, {"cpu", ""}};
+    for (const auto& [mode, cache] : placements) {
+      EngineOptions options = options_for(GetParam());
+      options.experts = mode;
+      options.expert_cache = cache;
+      variants.push_back(options);
+    }
+  }
+  const cli::ReferencePrompt& prompt = reference_.prompts[0];
+  for (const EngineOptions& options : variants) {
+    auto engine = Engine::open(options);
+    ASSERT_TRUE(engine) << engine.error().message;
+    Request request;
+    request.prompt = prompt.prompt_ids;
+    request.sampling.temperature = 0.0F;
+    request.sampling.ignore_eos = true;
+    request.sampling.max_tokens = static_cast<std::int32_t>(prompt.greedy_ids.size());
+    auto handle = (*engine)->submit(std::move(request));
+    ASSERT_TRUE(handle) << handle.error().message;
+    std::vector<std::int32_t> ids;
+    while (const auto event = handle->next()) {
+      ASSERT_FALSE(event->error) << event->error->message;
+      if (event->id) ids.push_back(*event->id);
+    }
+    EXPECT_EQ(ids, prompt.greedy_ids) << options.experts << " " << options.expert_cache;
+  }
+}
+
 // With rounded activations a different token is fine only where the reference itself hardly decides.
 TEST_P(Zoo, TeacherForcedTokensDifferOnlyAtSmallMargins) {
   const double bound = GetParam().precision == "f32" ? 0.0 : 0.1;

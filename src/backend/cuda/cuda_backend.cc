@@ -34,6 +34,7 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::create(int device, const Backe
   cudaStream_t stream = nullptr;
   VN_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   std::unique_ptr<CudaBackend> backend(new CudaBackend(device, stream, options.precision));
+  backend->use_graphs_ = options.graphs;
   CudaContext& context = backend->context_;
   int major = 0;
   int minor = 0;
@@ -86,6 +87,12 @@ Status CudaBackend::copy_to_host(void* host, const void* device, std::size_t siz
 Status CudaBackend::synchronize() {
   VN_TRY(enter());
   return cuda_status(cudaStreamSynchronize(context_.stream), "waiting for the GPU");
+}
+
+Status CudaBackend::run_step(const RepeatableStep& step, const std::function<Status()>& work) {
+  if (!use_graphs_ || step.slices.empty()) return work();
+  VN_TRY(enter());
+  return graphs_.run(context_, step, work);
 }
 
 Result<Buffer> CudaBackend::allocate_host(std::size_t size_bytes) {

@@ -6,6 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/cuda_context.h"
+#include "backend/cuda/step_graphs.h"
 
 namespace vernier::cuda {
 
@@ -26,6 +27,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override;
   [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
   [[nodiscard]] Status synchronize() override;
+  [[nodiscard]] Status run_step(const RepeatableStep& step, const std::function<Status()>& work) override;
   /// Page-locked where the system grants it, else ordinary memory, with which copies are slower and run beside nothing.
   [[nodiscard]] Result<Buffer> allocate_host(std::size_t size_bytes) override;
   [[nodiscard]] std::uint64_t record_bytes(const Weight& host) const override;
@@ -55,6 +57,8 @@ class CudaBackend final : public Backend {
   UploadRing uploads_;
   StepTables tables_;
   CudaContext context_;
+  StepGraphs graphs_;
+  bool use_graphs_ = true;
 };
 
 }  // namespace vernier::cuda

@@ -20,6 +20,7 @@ Result<void*> DeviceScratch::get(ScratchSlot slot, std::size_t size_bytes) {
   VN_CUDA(cudaStreamSynchronize(stream_));
   const std::size_t grown = std::max(size_bytes, buffer.size() + buffer.size() / 2);
   buffer = Buffer();
+  ++generation_;
   auto larger = allocate_device(grown, "working memory");
   if (larger) {
     buffer = *std::move(larger);

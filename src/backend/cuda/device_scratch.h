@@ -40,9 +40,12 @@ class DeviceScratch {
   /// gone for the host; work that is enqueued already may still use it. kInternal where growing would be needed while
   /// the stream is being captured.
   [[nodiscard]] Result<void*> get(ScratchSlot slot, std::size_t size_bytes);
+  /// Rises when a buffer moves.
+  [[nodiscard]] std::uint64_t generation() const { return generation_; }
 
  private:
   cudaStream_t stream_;
+  std::uint64_t generation_ = 0;
   std::array<Buffer, static_cast<std::size_t>(ScratchSlot::kCount)> buffers_;
 };
 

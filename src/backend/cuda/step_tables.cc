@@ -17,7 +17,8 @@ Result<const void*> CachedArray::get(UploadRing& uploads, cudaStream_t stream, s
   contents_.clear();
   if (device_.data() == nullptr || bytes.size() > device_.size()) {
     device_ = Buffer();
-    VN_ASSIGN(device_, allocate_device(bytes.size() + bytes.size() / 2, "a step's tables"));
+    ++moves_;
+    VN_ASSIGN(device_, allocate_device(std::max(bytes.size() + bytes.size() / 2, kLeastBytes), "a step's tables"));
   }
   VN_ASSIGN(const void* uploaded, uploads.upload(bytes.data(), bytes.size()));
   VN_CUDA(cudaMemcpyAsync(device_.data(), uploaded, bytes.size(), cudaMemcpyDeviceToDevice, stream));
@@ -51,6 +52,11 @@ Result<StepView> StepTables::step(std::span<const SequenceSlice> slices, std::in
                   .num_slices = static_cast<std::int32_t>(slices.size()),
                   .slice_of_row = ints + rows_at,
                   .pages = ints + pages_at};
+}
+
+Result<const std::int32_t*> StepTables::tokens(std::span<const std::int32_t> tokens) {
+  VN_ASSIGN(const void* data, tokens_.get(uploads_, stream_, std::as_bytes(tokens)));
+  return static_cast<const std::int32_t*>(data);
 }
 
 Result<const double*> StepTables::frequencies(std::span<const double> frequencies) {

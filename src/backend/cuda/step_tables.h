@@ -39,9 +39,15 @@ class CachedArray {
   /// Valid for work enqueued before the next call with other contents.
   [[nodiscard]] Result<const void*> get(UploadRing& uploads, cudaStream_t stream, std::span<const std::byte> bytes);
 
+  /// How often the memory has been replaced.
+  [[nodiscard]] std::uint64_t moves() const { return moves_; }
+
  private:
+  static constexpr std::size_t kLeastBytes = std::size_t{64} << 10;  ///< most arrays never outgrow it
+
   std::vector<std::byte> contents_;
   Buffer device_;
+  std::uint64_t moves_ = 0;
 };
 
 class StepTables {
@@ -50,6 +56,11 @@ class StepTables {
 
   /// The tables of a step of `num_rows` rows, valid for work enqueued before the call for another step.
   [[nodiscard]] Result<StepView> step(std::span<const SequenceSlice> slices, std::int64_t num_rows);
+
+  /// A step's tokens, valid as long.
+  [[nodiscard]] Result<const std::int32_t*> tokens(std::span<const std::int32_t> tokens);
+  /// Rises when the tables of steps move.
+  [[nodiscard]] std::uint64_t generation() const { return step_.moves() + tokens_.moves(); }
 
   /// `frequencies` in device memory, valid until kKinds others have been asked for.
   [[nodiscard]] Result<const double*> frequencies(std::span<const double> frequencies);
@@ -60,6 +71,7 @@ class StepTables {
   UploadRing& uploads_;
   cudaStream_t stream_;
   CachedArray step_;
+  CachedArray tokens_;
   std::array<CachedArray, kKinds> frequencies_;
   std::size_t next_kind_ = 0;
 };

@@ -100,7 +100,7 @@ Status linear(CudaContext& context, const LinearArgs& args) {
 
 Status embed(CudaContext& context, const EmbedArgs& args) {
   if (args.tokens.empty()) return {};
-  VN_ASSIGN(const std::int32_t* const tokens, context.upload(args.tokens));
+  VN_ASSIGN(const std::int32_t* const tokens, context.tables.tokens(args.tokens));
   const EmbedTarget target = {.tokens = tokens,
                               .count = static_cast<std::int64_t>(args.tokens.size()),
                               .multiplier = args.multiplier,

@@ -1,5 +1,6 @@
 // Causal attention over paged keys and values: chooses kernel and work split, and folds what the splits left.
 #include <algorithm>
+#include <bit>
 
 #include "backend/cuda/ops/attention.h"
 #include "backend/cuda/ops/ops.h"
@@ -65,6 +66,12 @@ Status plan_splits(CudaContext& context, std::int64_t num_blocks, AttentionKerne
 
 }  // namespace
 
+std::int32_t attention_splits(std::span<const SequenceSlice> slices) {
+  const Extent extent = extent_of(slices);
+  const std::int32_t splits = (extent.positions + kSplitKeys - 1) / kSplitKeys;
+  return extent.tokens > 1 ? splits : static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(splits)));
+}
+
 Status attention(CudaContext& context, const AttentionArgs& args) {
   const KvLayer& kv = args.kv;
   if (kv.head_dim > kMaxHeadDim) {
@@ -86,7 +93,7 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
                                      .weight_terms = context.precision == Precision::kF32 ? 3 : 2,
                                      .step = step,
                                      .partials = nullptr,
-                                     .num_splits = (extent.positions + kSplitKeys - 1) / kSplitKeys};
+                                     .num_splits = attention_splits(args.slices)};
   // Which kernel runs depends on the layer alone, never on the step.
   if (can_attend_mma(kv)) {
     const std::int64_t queries = args.q.rows * (args.num_heads / kv.num_kv_heads);

@@ -15,4 +15,8 @@ namespace vernier::cuda {
 [[nodiscard]] Status sigmoid_gate(CudaContext& context, const SigmoidGateArgs& args);
 [[nodiscard]] Status gated_delta_net(CudaContext& context, const GatedDeltaNetArgs& args);
 
+/// Parts into which the longest sequence's keys are cut. For decode steps the next power of two, so that neighbouring
+/// steps run the same grids.
+[[nodiscard]] std::int32_t attention_splits(std::span<const SequenceSlice> slices);
+
 }  // namespace vernier::cuda

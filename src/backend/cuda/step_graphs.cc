@@ -1,0 +1,55 @@
+#include "backend/cuda/step_graphs.h"
+
+#include <algorithm>
+
+#include "backend/cuda/ops/ops.h"
+
+namespace vernier::cuda {
+
+Status StepGraphs::run(CudaContext& context, const RepeatableStep& step, const std::function<Status()>& work) {
+  // In place before the graph runs; operations inside it find the contents unchanged and copy nothing.
+  VN_TRY(context.tables.step(step.slices, static_cast<std::int64_t>(step.tokens.size())).map([](const StepView&) {}));
+  VN_TRY(context.tables.tokens(step.tokens).map([](const std::int32_t*) {}));
+  const std::uint64_t generation = context.scratch.generation() + context.tables.generation();
+  if (generation != generation_ || entries_.size() > kMostEntries) {
+    VN_CUDA(cudaStreamSynchronize(context.stream));
+    clear();
+    generation_ = generation;
+  }
+  const Key key{step.owner, step.slices.size(), attention_splits(step.slices)};
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
+  if (found == entries_.end()) {
+    entries_.push_back({key, nullptr, false});
+    return work();
+  }
+  if (found->unfit) return work();
+  if (found->graph == nullptr) VN_TRY(capture(context, work, *found));
+  if (found->graph == nullptr) return work();
+  return cuda_status(cudaGraphLaunch(found->graph, context.stream), "cudaGraphLaunch");
+}
+
+/// Leaves entry.graph null, and the entry marked, where the work can't be captured: nothing has run then.
+Status StepGraphs::capture(const CudaContext& context, const std::function<Status()>& work, Entry& entry) {
+  VN_CUDA(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal));
+  const Status enqueued = work();
+  cudaGraph_t graph = nullptr;
+  cudaError_t error = cudaStreamEndCapture(context.stream, &graph);
+  if (enqueued && error == cudaSuccess) error = cudaGraphInstantiate(&entry.graph, graph, 0);
+  if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  if (!enqueued || error != cudaSuccess) {
+    (void)cudaGetLastError();
+    entry.graph = nullptr;
+    entry.unfit = true;
+  }
+  return {};
+}
+
+void StepGraphs::clear() {
+  for (const Entry& entry : entries_) {
+    if (entry.graph != nullptr) (void)cudaGraphExecDestroy(entry.graph);
+  }
+  entries_.clear();
+}
+
+}  // namespace vernier::cuda
