@@ -1,6 +1,6 @@
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/gate.cuh"
-#include "backend/cuda/linear/predecessor.cuh"
+#include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 namespace {

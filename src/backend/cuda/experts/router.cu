@@ -1,6 +1,6 @@
 #include "backend/cuda/experts/router.h"
-#include "backend/cuda/linear/predecessor.cuh"
 #include "backend/cuda/linear/product_job.cuh"
+#include "backend/cuda/predecessor.cuh"
 #include "format/format_list.h"
 
 namespace vernier::cuda {
@@ -75,7 +75,7 @@ __device__ int choose_next(const float* logits, int experts, const std::uint32_t
   return first_logit != first_logit ? first : best.expert;
 }
 
-/// A warp a token. Shared memory: its logits, and a bit an expert, set once it is taken.
+/// A warp a token. Shared memory: its logits, a bit an expert, set once it is taken, and those taken.
 __global__ void __launch_bounds__(kWarp) choose_kernel(const __grid_constant__ ChooseExperts args) {
   extern __shared__ float shared_logits[];
   release_successor();
@@ -84,6 +84,7 @@ __global__ void __launch_bounds__(kWarp) choose_kernel(const __grid_constant__ C
   const std::int64_t token = blockIdx.x;
   float* const logits = shared_logits;
   auto* const taken = reinterpret_cast<std::uint32_t*>(shared_logits + args.experts);
+  auto* const chosen = reinterpret_cast<std::int32_t*>(taken + (args.experts + 31) / 32);
   for (int e = lane; e < args.experts; e += kWarp) logits[e] = args.logits[token * args.experts + e];
   std::int32_t* ids = args.ids + token * args.top_k;
   for (int i = lane; i < (args.experts + 31) / 32; i += kWarp) taken[i] = 0;
@@ -93,17 +94,18 @@ __global__ void __launch_bounds__(kWarp) choose_kernel(const __grid_constant__ C
     __syncwarp();
     if (lane == 0) {
       taken[best / 32] |= 1U << (best % 32);
+      chosen[j] = best;
       ids[j] = best;
     }
     __syncwarp();
   }
-  const double largest = logits[ids[0]];
+  const double largest = logits[chosen[0]];
   double total = 0.0;
   const int count = args.softmax_all ? args.experts : args.top_k;
-  for (int i = lane; i < count; i += kWarp) total += exp(double{logits[args.softmax_all ? i : ids[i]]} - largest);
+  for (int i = lane; i < count; i += kWarp) total += exp(double{logits[args.softmax_all ? i : chosen[i]]} - largest);
   for (int step = kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(kAllLanes, total, step);
   for (int j = lane; j < args.top_k; j += kWarp) {
-    const int expert = ids[j];
+    const int expert = chosen[j];
     float weight = static_cast<float>(exp(double{logits[expert]} - largest) / total);
     if (args.expert_scale != nullptr) weight = __fmul_rn(weight, args.expert_scale[expert]);
     args.weights[token * args.top_k + j] = weight;
@@ -127,7 +129,8 @@ cudaError_t router_logits(FormatId format, const RouterLogits& args, cudaStream_
 }
 
 cudaError_t choose_experts(const ChooseExperts& args, cudaStream_t stream) {
-  const std::size_t bytes = static_cast<std::size_t>(args.experts + (args.experts + 31) / 32) * sizeof(float);
+  const std::size_t bytes =
+      static_cast<std::size_t>(args.experts + (args.experts + 31) / 32 + args.top_k) * sizeof(float);
   return launch_dependent(choose_kernel, dim3(static_cast<unsigned>(args.tokens)), kWarp, bytes, stream, args);
 }
 

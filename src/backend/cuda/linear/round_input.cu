@@ -1,6 +1,6 @@
 // Input rows as bf16 terms, once for all blocks of a product.
 #include "backend/cuda/fragment/mma.cuh"
-#include "backend/cuda/linear/predecessor.cuh"
+#include "backend/cuda/predecessor.cuh"
 #include "backend/cuda/linear/product.h"
 
 namespace vernier::cuda {

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "backend/cuda/fragment/stage.cuh"
-#include "backend/cuda/linear/predecessor.cuh"
+#include "backend/cuda/predecessor.cuh"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/linear/segments.h"
 

@@ -13,6 +13,8 @@ constexpr std::size_t kMaxPartialBytes = std::size_t{256} << 20;
 
 /// y of one head of one token from the partial states of its splits, in their order.
 __global__ void __launch_bounds__(kAttentionThreads) fold_kernel(const __grid_constant__ AttentionKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   const std::int64_t row = blockIdx.x;
   const auto head = static_cast<std::int32_t>(blockIdx.y);
   const std::int32_t slice_index = args.step.slice_of_row[row];

@@ -361,6 +361,8 @@ __device__ Tile make_tile(const AttentionKernelArgs& args, std::int32_t slice_in
 template <class Cell, int kDim, int kRowTiles>
 __global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
     mma_kernel(const __grid_constant__ AttentionKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kDim, kRowTiles>*>(memory);
   constexpr int kRows = kRowTiles * kTileRows;

@@ -99,6 +99,8 @@ __device__ SoftmaxState run_split(const AttentionKernelArgs& args, const Query& 
 
 template <class Cell>
 __global__ void __launch_bounds__(kAttentionThreads) scalar_kernel(const __grid_constant__ AttentionKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   extern __shared__ float shared[];
   const std::int64_t row = blockIdx.x;
   const std::int32_t slice_index = args.step.slice_of_row[row];

@@ -8,6 +8,7 @@ namespace vernier::cuda {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarpSize;
 constexpr int kMaxConvWidth = 16;
 constexpr int kConvTokens = 32;     ///< tokens that a thread of the convolution takes
 constexpr int kLanesPerColumn = 8;  ///< lanes that share the keys of a state column
@@ -53,6 +54,8 @@ __device__ float input_at(const DeltaNetKernelArgs& args, const DeviceSlice& sli
 }
 
 __global__ void __launch_bounds__(kThreads) convolve_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   const DeviceSlice slice = args.step.slices[blockIdx.z];
   const std::int32_t begin = static_cast<std::int32_t>(blockIdx.y) * kConvTokens;
   const auto channel = static_cast<std::int32_t>(blockIdx.x * kThreads + threadIdx.x);
@@ -70,6 +73,8 @@ __global__ void __launch_bounds__(kThreads) convolve_kernel(const __grid_constan
 
 /// Leaves the last conv_width - 1 inputs in the slot.
 __global__ void __launch_bounds__(kThreads) keep_inputs_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   const DeviceSlice slice = args.step.slices[blockIdx.y];
   const auto channel = static_cast<std::int32_t>(blockIdx.x * kThreads + threadIdx.x);
   if (slice.num_tokens == 0 || channel >= args.channels) return;
@@ -89,6 +94,8 @@ __device__ float softplus(float x) { return x > 20.0F ? x : log1pf(expf(x)); }
 
 /// Norms of q and k and their product, a warp a key head; decay and beta, a thread a value head.
 __global__ void __launch_bounds__(kThreads) prepare_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   const std::int64_t row = blockIdx.x;
   if (args.step.slice_of_row[row] < 0) return;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -157,6 +164,8 @@ __device__ float column_sum(float value) {
 /// so that both products of a token use the old state and wait for nothing but each other's shuffles.
 template <int kRows, int kColumns>
 __global__ void __launch_bounds__(kThreads) recurrence_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   const DeviceSlice slice = args.step.slices[blockIdx.z];
   if (slice.num_tokens == 0) return;
   const auto head = static_cast<std::int32_t>(blockIdx.y);
@@ -223,12 +232,14 @@ __global__ void __launch_bounds__(kThreads) recurrence_kernel(const __grid_const
 
 /// y = norm * o * rsqrt(mean(o^2) + eps) * silu(z), a warp a value head.
 __global__ void __launch_bounds__(kThreads) gated_norm_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   const std::int64_t row = blockIdx.x;
   if (args.step.slice_of_row[row] < 0) return;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const std::int32_t dim = args.value_dim;
-  for (std::int32_t h = static_cast<std::int32_t>(threadIdx.x) / kWarpSize; h < args.value_heads;
-       h += kThreads / kWarpSize) {
+  const auto first = static_cast<std::int32_t>(blockIdx.y * kWarps + threadIdx.x / kWarpSize);
+  for (std::int32_t h = first; h < args.value_heads; h += kWarps * static_cast<std::int32_t>(gridDim.y)) {
     const std::int64_t at = std::int64_t{h} * dim;
     const float* const o = args.o + row * args.value_heads * dim + at;
     float squares = 0.0F;
@@ -318,7 +329,8 @@ Status gated_delta_net(CudaContext& context, const GatedDeltaNetArgs& args) {
   VN_TRY(launch(context, {dim3(channel_blocks, slices), dim3(kThreads)}, keep_inputs_kernel, kernel_args));
   VN_TRY(launch(context, {dim3(rows), dim3(kThreads)}, prepare_kernel, kernel_args));
   VN_TRY(choose_rows(context, kernel_args, longest));
-  return launch(context, {dim3(rows), dim3(kThreads)}, gated_norm_kernel, kernel_args);
+  const auto head_blocks = static_cast<unsigned>((args.value_heads + kWarps - 1) / kWarps);
+  return launch(context, {dim3(rows, head_blocks), dim3(kThreads)}, gated_norm_kernel, kernel_args);
 }
 
 }  // namespace vernier::cuda

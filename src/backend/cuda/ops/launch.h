@@ -1,9 +1,12 @@
-// Launching a kernel on the context's stream with the error as a Status.
+// Launching a kernel on the context's stream with the error as a Status. Kernels begin as dependents of the one in
+// front (predecessor.cuh): each of them calls wait_for_predecessor() before it reads or writes anything, and
+// release_successor() before that.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include "backend/cuda/cuda_context.h"
+#include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 
@@ -27,6 +30,11 @@ template <class... Parameters, class... Args>
   config.blockDim = shape.block;
   config.dynamicSmemBytes = shape.shared_bytes;
   config.stream = context.stream;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;  // devices before sm_90 take no notice
   return cuda_status(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(args)...), "kernel launch");
 }
 

@@ -24,12 +24,16 @@ LaunchShape shape_of(const MatrixView& m) {
 }
 
 __global__ void gated_activation_kernel(ActivationSpec spec, MatrixView gate, MatrixView up, MatrixView y) {
+  release_successor();
+  wait_for_predecessor();
   for_each_element(y.rows, y.cols, [&](std::int64_t r, std::int64_t c) {
     y.data[r * y.stride + c] = activate(spec, gate.data[r * gate.stride + c], up.data[r * up.stride + c]);
   });
 }
 
 __global__ void combine_kernel(MatrixView x, MatrixView y, float alpha, float beta) {
+  release_successor();
+  wait_for_predecessor();
   for_each_element(y.rows, y.cols, [&](std::int64_t r, std::int64_t c) {
     float& out = y.data[r * y.stride + c];
     const float scaled = alpha * x.data[r * x.stride + c];
@@ -38,6 +42,8 @@ __global__ void combine_kernel(MatrixView x, MatrixView y, float alpha, float be
 }
 
 __global__ void soft_cap_kernel(MatrixView y, float cap) {
+  release_successor();
+  wait_for_predecessor();
   for_each_element(y.rows, y.cols, [&](std::int64_t r, std::int64_t c) {
     float& out = y.data[r * y.stride + c];
     // In double: tanhf is off by up to two units in the last place, which a cap of 30 makes visible in logits.
@@ -47,6 +53,8 @@ __global__ void soft_cap_kernel(MatrixView y, float cap) {
 }
 
 __global__ void sigmoid_gate_kernel(MatrixView gate, MatrixView y) {
+  release_successor();
+  wait_for_predecessor();
   for_each_element(y.rows, y.cols, [&](std::int64_t r, std::int64_t c) {
     y.data[r * y.stride + c] *= sigmoid(gate.data[r * gate.stride + (gate.cols == 1 ? 0 : c)]);
   });

@@ -30,6 +30,8 @@ __device__ float block_sum(float value, float* partial) {
 }
 
 __global__ void __launch_bounds__(1024) rms_norm_kernel(NormRows rows) {
+  release_successor();
+  wait_for_predecessor();
   __shared__ float partial[kWarpSize];
   const std::int64_t row = blockIdx.x;
   float* const x = rows.x.data + row * rows.x.stride;
@@ -38,13 +40,16 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(NormRows rows) {
       rows.residual.data != nullptr ? rows.residual.data + row * rows.residual.stride : nullptr;
   const std::int64_t dim = rows.x.cols;
   float held[kHeldPerThread];
+  float weight[kHeldPerThread];  // asked for together with x: the sum's end is too late
   float squares = 0.0F;
 #pragma unroll
   for (int i = 0; i < kHeldPerThread; ++i) {
     const std::int64_t at = threadIdx.x + std::int64_t{i} * blockDim.x;
     held[i] = 0.0F;
+    weight[i] = 1.0F;
     if (at >= dim) continue;
     held[i] = x[at];
+    if (rows.weight != nullptr) weight[i] = rows.weight[at];
     if (residual != nullptr) x[at] = held[i] += residual[at];
     squares += held[i] * held[i];
   }
@@ -59,7 +64,7 @@ __global__ void __launch_bounds__(1024) rms_norm_kernel(NormRows rows) {
 #pragma unroll
   for (int i = 0; i < kHeldPerThread; ++i) {
     const std::int64_t at = threadIdx.x + std::int64_t{i} * blockDim.x;
-    if (at < dim) y[at] = held[i] * factor * (rows.weight != nullptr ? rows.weight[at] : 1.0F);
+    if (at < dim) y[at] = held[i] * factor * weight[i];
   }
   for (std::int64_t at = held_end + threadIdx.x; at < dim; at += blockDim.x) {
     y[at] = x[at] * factor * (rows.weight != nullptr ? rows.weight[at] : 1.0F);

@@ -1,4 +1,5 @@
-// Head norms, rotation, and the way into the KV cache. One block a token; a warp takes a head at a time.
+// Head norms, rotation, and the way into the KV cache. A block takes a token, or some of its heads where there are few
+// tokens; a warp takes a head at a time.
 #include "backend/cuda/ops/kv_page.cuh"
 #include "backend/cuda/ops/launch.h"
 #include "backend/cuda/ops/math.cuh"
@@ -69,6 +70,8 @@ __device__ void store_head(const float* head, void* elements, std::int64_t index
 
 template <class Cell>
 __global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_constant__ RopeKernelArgs args) {
+  release_successor();
+  wait_for_predecessor();
   extern __shared__ float2 angles[];
   const std::int64_t row = blockIdx.x;
   const std::int32_t slice_index = args.step.slice_of_row[row];
@@ -89,7 +92,8 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_co
   float* const head = reinterpret_cast<float*>(angles + rotation.pairs) + warp * dim;
   const bool stores = args.v.data != nullptr;
   const int num_items = args.num_heads + (stores ? 2 * args.num_kv_heads : 0);
-  for (int item = warp; item < num_items; item += kWarps) {
+  const int stride = kWarps * static_cast<int>(gridDim.y);
+  for (int item = static_cast<int>(blockIdx.y) * kWarps + warp; item < num_items; item += stride) {
     __syncwarp();
     if (item < args.num_heads) {
       float* const q = args.q.data + row * args.q.stride + std::int64_t{item} * dim;
@@ -146,7 +150,11 @@ Status rope_and_store_kv(CudaContext& context, const RopeStoreArgs& args) {
   if (shared > context.max_shared_bytes) {
     return fail(ErrorCode::kUnsupported, "cuda: rope_and_store_kv: heads of {} are too wide", args.head_dim);
   }
-  const LaunchShape shape = {dim3(static_cast<unsigned>(args.q.rows)), dim3(kWarps * kWarpSize), shared};
+  // Every block computes the angles again, which pays only while there are multiprocessors to spare.
+  const int num_items = args.num_heads + (args.v.data != nullptr ? 2 * args.num_kv_heads : 0);
+  const int blocks = args.q.rows * 8 < context.num_sms ? (num_items + kWarps - 1) / kWarps : 1;
+  const LaunchShape shape = {dim3(static_cast<unsigned>(args.q.rows), static_cast<unsigned>(blocks)),
+                             dim3(kWarps * kWarpSize), shared};
   return visit_cell(args.kv, [&]<class Cell>(Cell) { return launch(context, shape, rope_kernel<Cell>, kernel_args); });
 }
 
