@@ -7,8 +7,10 @@ namespace vernier {
 
 std::int64_t HybridSplit::host_share(std::int64_t missing) {
   last_was_split_ = false;
+  in_trial_ = false;
   if (missing <= 0) return 0;
   const std::int64_t at = step_++ % kRound;
+  in_trial_ = at < 2 * kTrial;
   if (at == 0) {
     split_step_ = {};
     fetched_step_ = {};

@@ -18,6 +18,8 @@ class HybridSplit {
   /// What a layer's experts took in all, under the split that host_share() chose last.
   void record_step(double seconds, std::int64_t missing);
 
+  /// True where record_step() wants the time of the step that host_share() was asked for last.
+  [[nodiscard]] bool wants_time() const { return in_trial_; }
   /// True while nothing is given to the host because copying alone was faster.
   [[nodiscard]] bool fell_back() const { return !split_wins_; }
 
@@ -42,6 +44,7 @@ class HybridSplit {
   Mean fetched_step_;  ///< the same in those that copied everything
   std::int64_t step_ = 0;
   bool last_was_split_ = false;
+  bool in_trial_ = false;
   bool split_wins_ = true;
 };
 
