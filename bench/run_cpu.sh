@@ -77,8 +77,8 @@ if [ "$wanted" = "  " ] || [[ $wanted == *" c11-busy "* ]]; then
   kill "${neighbours[@]}"
 fi
 # Steps of a whole model: decode of several sequences (C3), prefill (C4), both (C12).
-target c3-c4-mxfp4 --synthetic llama-3.2-1b --format mxfp4 --tests pp512,tg32,tg16x4,tg16x16
-target c3-c4-nvfp4 --synthetic llama-3.2-1b --format nvfp4 --tests pp512,tg32,tg16x4,tg16x16
+target c3-c4-mxfp4 --synthetic llama-3.2-1b --format mxfp4 --tests pp512,tg16,tg6x4,tg3x16
+target c3-c4-nvfp4 --synthetic llama-3.2-1b --format nvfp4 --tests pp512,tg16,tg6x4,tg3x16
 target c9-depth --synthetic llama-3.2-1b --format mxfp4 --tests tg16 --depth 2048
 target c12-135m --synthetic smollm2-135m --format q4_1 --tests pp512,tg64
 target c12-4b --synthetic qwen3-4b --format nvfp4 --tests pp128,tg16

@@ -70,7 +70,7 @@ KernelCase attention_case(Backend& backend, const PagePool& pool, const Attentio
                           const std::shared_ptr<Buffer>& q, const std::shared_ptr<Buffer>& y) {
   const std::int32_t pages = (load.past + load.tokens + kPageSize - 1) / kPageSize;
   const double tokens = load.tokens;
-  const double position_bytes = 2.0 * kKvHeads * kHeadDim * (dtype_bits(pool.dtype) / 8);
+  const double position_bytes = 0.25 * kKvHeads * kHeadDim * dtype_bits(pool.dtype);  // keys and values
   KernelCase one;
   one.op = load.tokens == 1 ? "attention" : "prefill";
   one.format = dtype_name(pool.dtype);
@@ -155,6 +155,7 @@ KernelCase net_case(Backend& backend, const NetOperands& net, std::int32_t seque
   one.run = [&backend, net, sequences, tokens, copies](std::int64_t call) {
     const std::int64_t rows = std::int64_t{sequences} * tokens;
     std::vector<SequenceSlice> slices;
+    slices.reserve(static_cast<std::size_t>(sequences));
     for (std::int32_t i = 0; i < sequences; ++i) {
       slices.push_back({i * tokens, tokens, 64, {}, static_cast<std::int32_t>(call % copies) * sequences + i});
     }

@@ -150,8 +150,8 @@ vernier_isa::Kernels make_kernels() {
 namespace vernier_isa {
 
 const Kernels& avx512bf16_kernels() {
-  static const Kernels kernels = make_kernels();
-  return kernels;
+  static const Kernels kTable = make_kernels();
+  return kTable;
 }
 
 }  // namespace vernier_isa

@@ -102,7 +102,9 @@ VN_HOST_DEVICE constexpr int byte_shift(const UnitPlace& at) { return at.half * 
 /// Word `word` of a unit, from codes that get(row, col) of the unit gives.
 template <class Get>
 VN_HOST_DEVICE std::uint32_t pack_word(Packing packing, int word, Get get) {
-  using namespace packing_detail;
+  using packing_detail::byte_shift;
+  using packing_detail::magnitude_bit;
+  using packing_detail::sign_bit;
   std::uint32_t bits = 0;
   const int lane = word % 128 / 4;
   if (code_bits(packing) == 4) {
@@ -128,9 +130,11 @@ VN_HOST_DEVICE std::uint32_t pack_word(Packing packing, int word, Get get) {
 
 /// The code at a row and column of a unit.
 VN_HOST_DEVICE inline std::uint32_t unpack_code(Packing packing, const std::uint32_t* unit, int row, int col) {
-  using namespace packing_detail;
+  using packing_detail::byte_shift;
+  using packing_detail::magnitude_bit;
+  using packing_detail::sign_bit;
   const UnitPlace at = unit_place(row, col);
-  const std::uint32_t word = unit[word_of(packing, at)];
+  const std::uint32_t word = unit[packing_detail::word_of(packing, at)];
   if (code_bits(packing) == 4) {
     const std::uint32_t sign = word >> (sign_bit(at.register_index) + 16 * at.half) & 1U;
     return sign << 3 | (word >> (magnitude_bit(at.register_index) + 16 * at.half) & 7U);

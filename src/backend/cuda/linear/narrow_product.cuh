@@ -12,9 +12,9 @@
 #include "backend/cuda/experts/gate.cuh"
 #include "backend/cuda/fragment/group_stage.cuh"
 #include "backend/cuda/fragment/stage.cuh"
-#include "backend/cuda/predecessor.cuh"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/linear/segments.h"
+#include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 

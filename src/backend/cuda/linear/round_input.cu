@@ -1,7 +1,7 @@
 // Input rows as bf16 terms, once for all blocks of a product.
 #include "backend/cuda/fragment/mma.cuh"
-#include "backend/cuda/predecessor.cuh"
 #include "backend/cuda/linear/product.h"
+#include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 namespace {

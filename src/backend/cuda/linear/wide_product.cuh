@@ -9,9 +9,9 @@
 #include <cstdint>
 
 #include "backend/cuda/fragment/stage.cuh"
-#include "backend/cuda/predecessor.cuh"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/linear/segments.h"
+#include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 
