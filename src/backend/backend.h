@@ -377,6 +377,8 @@ struct BackendEntry {
   /// Lines about the hardware (each GPU with its memory, capability and driver). Null where there is nothing to say:
   /// the host, or a backend that is no part of this build.
   std::string (*details)() = nullptr;
+  /// Instruction sets that this machine runs, best first; null where a backend has no choice of them.
+  std::vector<std::string_view> (*instruction_sets)() = nullptr;
   bool has_index = false;  ///< there may be several: BackendOptions::device_index counts
 };
 

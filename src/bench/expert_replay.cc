@@ -3,21 +3,12 @@
 #include <algorithm>
 
 #include "base/mapped_file.h"
+#include "bench/list.h"
 #include "placement/experts.h"
 #include "placement/routing_trace.h"
 
 namespace vernier::bench {
 namespace {
-
-std::vector<std::string_view> split(std::string_view list) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t comma = list.find(',');
-    parts.push_back(list.substr(0, comma));
-    if (comma == std::string_view::npos) return parts;
-    list.remove_prefix(comma + 1);
-  }
-}
 
 Result<RoutingTrace> read_trace(const std::filesystem::path& path) {
   if (path.empty()) {
@@ -37,8 +28,8 @@ Result<std::vector<ExpertReplay>> replay_experts(const ExpertReplayOptions& opti
   VN_ASSIGN(const RoutingTrace trace, read_trace(options.trace));
   const std::int64_t experts = std::int64_t{trace.num_layers} * trace.num_experts;
   std::vector<ExpertReplay> results;
-  for (const std::string_view policy : split(options.policies)) {
-    for (const std::string_view cache : split(options.caches)) {
+  for (const std::string_view policy : split_list(options.policies)) {
+    for (const std::string_view cache : split_list(options.caches)) {
       if (cache.empty()) return fail(ErrorCode::kInvalidArgument, "--caches has an empty entry");
       VN_ASSIGN(const std::int64_t slots, parse_expert_cache(cache, experts, 1));
       VN_ASSIGN(const ReplayResult result, replay_trace(trace, policy, slots));

@@ -7,22 +7,13 @@
 
 #include "base/cpu_topology.h"
 #include "bench/kernel_cases.h"
+#include "bench/list.h"
 
 namespace vernier::bench {
 namespace {
 
 constexpr double kRoundSeconds = 0.04;  // of calls that are timed together
 constexpr std::int64_t kMaxCalls = 100'000;
-
-std::vector<std::string_view> split(std::string_view text) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t comma = text.find(',');
-    parts.push_back(text.substr(0, comma));
-    if (comma == std::string_view::npos) return parts;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, std::int64_t high) {
   std::int64_t value = 0;
@@ -36,7 +27,7 @@ Result<std::int64_t> parse_count(std::string_view flag, std::string_view text, s
 Result<std::vector<std::int32_t>> parse_rows(const std::string& text) {
   if (text.empty()) return std::vector<std::int32_t>{1, 2, 4, 8, 16, 64, 512};
   std::vector<std::int32_t> rows;
-  for (const std::string_view part : split(text)) {
+  for (const std::string_view part : split_list(text)) {
     VN_ASSIGN(const std::int64_t value, parse_count("--rows", part, 65536));
     rows.push_back(static_cast<std::int32_t>(value));
   }
@@ -46,7 +37,7 @@ Result<std::vector<std::int32_t>> parse_rows(const std::string& text) {
 Result<std::vector<LinearShape>> parse_shapes(const std::string& text) {
   if (text.empty()) return std::vector<LinearShape>{{4096, 4096}, {14336, 4096}};
   std::vector<LinearShape> shapes;
-  for (const std::string_view part : split(text)) {
+  for (const std::string_view part : split_list(text)) {
     const std::size_t times = std::min(part.find('x'), part.size());
     VN_ASSIGN(const std::int64_t rows, parse_count("--shapes", part.substr(0, times), 1 << 20));
     VN_ASSIGN(const std::int64_t cols, parse_count("--shapes", part.substr(std::min(times + 1, part.size())), 1 << 20));
@@ -69,7 +60,7 @@ Result<Wanted> parse_ops(const std::string& text) {
                                                                {"attention", &Wanted::attention},
                                                                {"delta-net", &Wanted::delta_net},
                                                                {"experts", &Wanted::experts}};
-  for (const std::string_view part : split(text)) {
+  for (const std::string_view part : split_list(text)) {
     const auto found =
         std::find_if(std::begin(names), std::end(names), [&](const auto& name) { return name.first == part; });
     if (found == std::end(names)) {

@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "base/thread_pool.h"
+#include "bench/list.h"
 #include "bench/random.h"
 #include "bench/random_blocks.h"
 #include "format/decode.h"
@@ -147,14 +148,11 @@ Result<std::vector<StoredFormat>> parse_formats(const std::string& text) {
     for (std::size_t i = 0; i < kFormats.size(); ++i) formats.push_back(preferred(static_cast<FormatId>(i)));
     return formats;
   }
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    VN_ASSIGN(StoredFormat format, parse_format(rest.substr(0, comma)));
+  for (const std::string_view part : split_list(text)) {
+    VN_ASSIGN(StoredFormat format, parse_format(part));
     formats.push_back(std::move(format));
-    if (comma == std::string_view::npos) return formats;
-    rest.remove_prefix(comma + 1);
   }
+  return formats;
 }
 
 Result<std::shared_ptr<Buffer>> repeated_bytes(Backend& backend, const std::vector<std::byte>& bytes,

@@ -3,23 +3,14 @@
 #include <charconv>
 #include <optional>
 
+#include "bench/list.h"
+
 namespace vernier::bench {
 namespace {
 
 constexpr std::int32_t kMaxTokens = 1 << 24;
 constexpr std::int32_t kMaxSequences = 1024;
 constexpr std::size_t kMaxItems = 64;
-
-/// Cuts `text` at commas; empty parts stay and are refused by whoever reads them.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const std::size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
-}
 
 /// A number without sign in low..high that is all of `text`.
 std::optional<std::int32_t> parse_count(std::string_view text, std::int32_t low, std::int32_t high) {
@@ -37,7 +28,7 @@ std::optional<Test> parse_test(std::string_view text) {
     test.sequences = *sequences;
     text = text.substr(0, times);
   }
-  const std::vector<std::string_view> parts = split(text, '+');
+  const std::vector<std::string_view> parts = split_list(text, '+');
   if (parts.size() > 2) return std::nullopt;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool is_prompt = parts[i].starts_with("pp");
@@ -62,7 +53,7 @@ std::string Test::name() const {
 
 Result<std::vector<Test>> parse_tests(std::string_view text) {
   std::vector<Test> tests;
-  for (const std::string_view part : split(text, ',')) {
+  for (const std::string_view part : split_list(text)) {
     const auto test = parse_test(part);
     if (!test) {
       return fail_with_hint(
@@ -81,7 +72,7 @@ Result<std::vector<Test>> parse_tests(std::string_view text) {
 
 Result<std::vector<std::int32_t>> parse_depths(std::string_view text) {
   std::vector<std::int32_t> depths;
-  for (const std::string_view part : split(text, ',')) {
+  for (const std::string_view part : split_list(text)) {
     const auto depth = parse_count(part, 0, kMaxTokens);
     if (!depth) {
       return fail(ErrorCode::kInvalidArgument, "--depth: '{}' is no number of tokens in 0..{}", escape(part),

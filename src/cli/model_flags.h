@@ -19,7 +19,6 @@ struct ModelFlags {
   bool verbose = false;
   std::string log_format = "text";
   std::vector<std::string> allow_root;
-  bool batch_invariant = true;  ///< nothing else exists
 
   /// Opens the engine, with warnings and (verbose) a summary on stderr.
   [[nodiscard]] Outcome<std::unique_ptr<Engine>> open() const;

@@ -7,6 +7,7 @@
 
 #include "format/format_list.h"
 #include "format/grid_scale.h"
+#include "format/stored_rows.h"
 
 namespace vernier {
 namespace {
@@ -94,15 +95,7 @@ void decode_row_f64(const Weight& weight, std::int64_t row, std::int64_t col_beg
 }
 
 std::uint64_t storage_bytes(const Weight& weight) {
-  const FormatInfo& info = format_info(weight.format);
-  const std::int64_t row_bytes = info.row_bytes(weight.layout, weight.cols).value_or(0);
-  std::int64_t bytes = weight.rows * row_bytes;
-  if (weight.layout == WeightLayout::kSeparate && weight.rows > 0) {
-    const std::int64_t first = weight.first_row / weight.scale_block_rows;
-    const std::int64_t last = (weight.first_row + weight.rows - 1) / weight.scale_block_rows;
-    bytes += (last - first + 1) * scales_per_row(weight) * (dtype_bits(weight.scale_dtype) / 8);
-  }
-  return static_cast<std::uint64_t>(bytes);
+  return static_cast<std::uint64_t>(code_rows(weight).size() + scale_rows(weight).size());
 }
 
 }  // namespace vernier

@@ -24,16 +24,12 @@ MachineInfo inspect_machine() {
   MachineInfo machine;
   machine.cpu_model = cpu_model();
   machine.usable_cpus = default_thread_count();
-  // Whether a set can be used is the backend's to say: ask it for each.
-  for (const std::string_view name : {"avx512bf16", "avx512", "avx2", "portable"}) {
-    BackendOptions options;
-    options.num_threads = 1;
-    options.cpu_isa = name;
-    if (create_backend("cpu", options)) machine.instruction_sets.emplace_back(name);
-  }
   for (const BackendEntry& entry : backend_list()) {
     DeviceInfo device{std::string(entry.name), std::string(entry.summary), entry.unavailable(), 0, 0, {}};
     if (entry.details != nullptr) device.details = entry.details();
+    if (entry.instruction_sets != nullptr) {
+      for (const std::string_view name : entry.instruction_sets()) machine.instruction_sets.emplace_back(name);
+    }
     if (device.unavailable.empty()) {
       if (const auto backend = entry.create({})) {
         const MemoryInfo memory = (*backend)->memory();

@@ -137,7 +137,8 @@ BackendEntry cpu_backend_entry() {
   return {.name = "cpu",
           .summary = "this machine's cores",
           .unavailable = [] { return std::string(); },
-          .create = CpuBackend::create};
+          .create = CpuBackend::create,
+          .instruction_sets = available_isas};
 }
 
 }  // namespace vernier

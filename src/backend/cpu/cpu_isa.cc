@@ -65,6 +65,14 @@ constexpr CpuIsa kList[] = {
 
 std::span<const CpuIsa> cpu_isa_list() { return kList; }
 
+std::vector<std::string_view> available_isas() {
+  std::vector<std::string_view> names;
+  for (const CpuIsa& isa : kList) {
+    if (isa.available()) names.push_back(isa.name);
+  }
+  return names;
+}
+
 Result<const vernier_isa::Kernels*> choose_kernels(std::string_view name) {
   std::string known;
   for (const CpuIsa& isa : kList) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "backend/cpu/isa/kernels.h"
 #include "base/result.h"
@@ -18,6 +19,9 @@ struct CpuIsa {
 
 /// Best first; the last one runs everywhere.
 [[nodiscard]] std::span<const CpuIsa> cpu_isa_list();
+
+/// The names of those that this machine runs.
+[[nodiscard]] std::vector<std::string_view> available_isas();
 
 /// The kernels of the instruction set called `name`, or of the first available and preferred one where the name is
 /// empty. Unknown names list the known ones; kUnsupported where this CPU lacks what it needs.

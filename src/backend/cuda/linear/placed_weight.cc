@@ -15,21 +15,13 @@
 #include "backend/cuda/linear/pack.h"
 #include "format/format_list.h"
 #include "format/grid_scale.h"
+#include "format/stored_rows.h"
 
 namespace vernier::cuda {
 namespace {
 
-/// Rows of bytes in host memory, `stride` apart.
-struct HostRows {
-  const std::byte* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t row_bytes = 0;
-  std::int64_t stride = 0;
-  [[nodiscard]] std::int64_t size() const { return rows * row_bytes; }
-};
-
 /// Copies rows so that they lie one behind the other.
-Status upload_rows(const CudaContext& context, std::byte* device, const HostRows& host) {
+Status upload_rows(const CudaContext& context, std::byte* device, const StoredRows& host) {
   const std::byte* from = host.data;
   std::vector<std::byte> gathered;
   if (host.stride != host.row_bytes) {
@@ -45,22 +37,8 @@ Status upload_rows(const CudaContext& context, std::byte* device, const HostRows
   return {};
 }
 
-HostRows code_rows(const Weight& host) {
-  const std::int64_t row_bytes = format_info(host.format).row_bytes(host.layout, host.cols).value_or(0);
-  return {host.codes, host.rows, row_bytes, host.row_stride};
-}
-
-/// The rows of the scale grid that the weight touches.
-HostRows scale_rows(const Weight& host) {
-  if (host.layout != WeightLayout::kSeparate) return {};
-  const std::int64_t first = host.first_row / host.scale_block_rows;
-  const std::int64_t last = (host.first_row + host.rows - 1) / host.scale_block_rows;
-  const std::int64_t row_bytes = scales_per_row(host) * (dtype_bits(host.scale_dtype) / 8);
-  return {host.scales + first * host.scale_stride, last - first + 1, row_bytes, host.scale_stride};
-}
-
 /// Factors of rows lie in host memory one behind the other.
-HostRows factor_rows(const Weight& host) {
+StoredRows factor_rows(const Weight& host) {
   if (!host.outer.per_row()) return {};
   return {reinterpret_cast<const std::byte*>(host.outer.values.data()), 1, host.rows * 4, host.rows * 4};
 }
@@ -91,9 +69,9 @@ std::int64_t aligned(std::int64_t size) { return (size + 255) / 256 * 256; }
 
 /// A weight's parts on their way into device memory.
 struct Upload {
-  HostRows codes;
-  HostRows scales;
-  HostRows factors;
+  StoredRows codes;
+  StoredRows scales;
+  StoredRows factors;
   [[nodiscard]] std::int64_t size() const { return aligned(codes.size()) + aligned(scales.size()); }
 };
 
@@ -118,7 +96,7 @@ Packing packing_of(const Weight& host) {
 }
 
 /// Grid scales, [rows, cols] as they were but in fp32.
-std::vector<float> grid_of(const Weight& host, const HostRows& scales) {
+std::vector<float> grid_of(const Weight& host, const StoredRows& scales) {
   std::vector<float> grid;
   for (std::int64_t g = 0; g < scales.rows; ++g) {
     for (std::int64_t i = 0; i < scales_per_row(host); ++i) {
