@@ -35,8 +35,9 @@ struct EngineOptions {
   std::int32_t context = 0;         ///< tokens a sequence may have; 0: the model's, at most 8192
   std::int32_t max_sequences = 1;   ///< sequences that run together
   std::int32_t batch_tokens = 256;  ///< tokens of one step at most; longer prompts are processed in chunks
-  bool lenient = false;             ///< unknown tensors become warnings
-  bool check_weights = true;        ///< scan all blocks for invalid codes and scales while loading
+  std::int32_t score_rows = 16;  ///< tokens of one step of score(): each takes a row of logits, here and on the device
+  bool lenient = false;          ///< unknown tensors become warnings
+  bool check_weights = true;     ///< scan all blocks for invalid codes and scales while loading
   std::vector<std::filesystem::path> allowed_roots;  ///< folders that shard links may point into
 };
 
@@ -152,10 +153,12 @@ class Engine {
   /// Runs steps in a thread of the engine from now on.
   void start();
 
-  /// Teacher forcing: calls `visit(row, logits)` for each position of `ids` in order, logits of vocab_size floats that
-  /// predict position row + 1. Runs apart from queued requests.
+  /// Teacher forcing: calls `visit(row, logits)` for each position of `ids` from `first_row` on, in order, logits of
+  /// vocab_size floats that predict position row + 1. At most info().context ids. Steps that end in front of
+  /// `first_row` compute no logits; memory is bounded by EngineOptions::score_rows. Runs apart from queued requests.
   [[nodiscard]] std::optional<Error> score(std::span<const std::int32_t> ids,
-                                           const std::function<void(std::size_t, std::span<const float>)>& visit);
+                                           const std::function<void(std::size_t, std::span<const float>)>& visit,
+                                           std::size_t first_row = 0);
 
   /// True when the model holds a multi-token prediction block.
   [[nodiscard]] bool can_draft() const;

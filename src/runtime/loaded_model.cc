@@ -21,8 +21,12 @@ struct KvType {
 };
 constexpr KvType kKvTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3}};
 
-/// Rows of logits of one step: one a sequence, and a few so that scoring a text goes in chunks.
-std::int32_t max_outputs(std::int32_t max_sequences) { return std::max(max_sequences, 16); }
+/// Rows of logits of one step: one a sequence, and some so that scoring a text goes in chunks.
+std::int32_t max_outputs(const BatchLimits& limits) { return std::max(limits.sequences, limits.scored); }
+
+BatchLimits batch_limits(const EngineOptions& options) {
+  return {options.batch_tokens, options.max_sequences, options.score_rows};
+}
 
 Status check_options(const EngineOptions& options) {
   const auto check = [](std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) -> Status {
@@ -33,6 +37,7 @@ Status check_options(const EngineOptions& options) {
   VN_TRY(check("context", options.context, 0, kMaxContext));
   VN_TRY(check("max_sequences", options.max_sequences, 1, 1024));
   VN_TRY(check("batch_tokens", options.batch_tokens, 1, 65536));
+  VN_TRY(check("score_rows", options.score_rows, 1, 4096));
   return {};
 }
 
@@ -160,7 +165,7 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   loaded.cache = std::make_unique<KvCache>(std::move(cache));
   loaded.info.kv_bytes = loaded.cache->size_bytes();
   VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
-                                                  max_outputs(options.max_sequences)));
+                                                  max_outputs(batch_limits(options))));
   loaded.info.activation_bytes = runner.reserved_bytes();
   if (loaded.experts.executor->is_repeatable()) runner.allow_repeats();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
@@ -190,7 +195,7 @@ MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchL
   needs.weight_bytes = opened.resolved.accounting().weight_bytes;
   needs.kv_bytes_per_token = kv_bytes_per_token(shape);
   needs.state_bytes_per_sequence = state_bytes_per_sequence(shape);
-  needs.activation_bytes = activation_bytes(config, limits.tokens, max_outputs(limits.sequences));
+  needs.activation_bytes = activation_bytes(config, limits.tokens, max_outputs(limits));
   return needs;
 }
 
@@ -225,7 +230,7 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   VN_TRY(read_side_files(opened, *loaded));
   loaded->info.context = choose_context(options.context, opened.description.config.context_length);
 
-  MemoryNeeds needs = memory_needs(opened, kv_dtype, {options.batch_tokens, options.max_sequences});
+  MemoryNeeds needs = memory_needs(opened, kv_dtype, batch_limits(options));
   const MemoryInfo memory = loaded->backend->memory();
   VN_ASSIGN(loaded->experts, choose_placement(opened, options, backend_options, needs, *loaded));
   if (!loaded->experts.on_device) needs.weight_bytes -= opened.resolved.accounting().expert_bytes;

@@ -41,6 +41,7 @@ struct LoadedModel {
 struct BatchLimits {
   std::int32_t tokens = 256;   ///< of one step
   std::int32_t sequences = 1;  ///< that run together
+  std::int32_t scored = 16;    ///< tokens of one step that keeps the logits of all
 };
 /// What a model needs in memory, from its headers.
 [[nodiscard]] MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchLimits& limits);
