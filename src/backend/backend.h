@@ -312,6 +312,8 @@ class Backend {
   /// True where the backend's memory is the host's.
   [[nodiscard]] virtual bool is_host() const { return false; }
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
+  /// Tokens a step from which more of them don't make each much cheaper.
+  [[nodiscard]] virtual std::int32_t suitable_batch_tokens() const { return 512; }
   /// Measures the device with as many threads as operations use, in well under a second. Called again and again, in
   /// turn with what is being measured, because machines are shared. Only the cpu can honour kCpu.
   [[nodiscard]] virtual Result<Ceilings> measure_ceilings(BenchClock /*clock*/) { return Ceilings{}; }

@@ -57,6 +57,8 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
                  "bf16, f32 or fp8: cache elements (default follows --precision); fp8 takes its scales from the file")
       ->check(CLI::IsMember({"bf16", "f32", "fp8"}));
   app.add_option("-c,--ctx", engine.context, "tokens a sequence may have (default: the model's, at most 8192)");
+  app.add_option("--batch-tokens", engine.batch_tokens,
+                 "tokens of one step at most; longer prompts go in chunks (default: suits the device)");
   app.add_option("-t,--threads", engine.threads, "threads (default: all usable cores)");
   app.add_flag("--lenient", engine.lenient, "take tensors that no rule explains as warnings");
   app.add_flag("!--no-check-weights", engine.check_weights, "don't scan weights for invalid codes while loading");

@@ -205,8 +205,8 @@ Outcome<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   if (!loaded) return std::move(loaded).error();
   auto impl = std::make_unique<Impl>();
   impl->loaded = std::move(*loaded);
-  impl->scheduler =
-      std::make_unique<Scheduler>(SchedulerLimits{options.batch_tokens, options.max_sequences}, *impl->loaded->cache);
+  impl->scheduler = std::make_unique<Scheduler>(SchedulerLimits{impl->loaded->batch_tokens, options.max_sequences},
+                                                *impl->loaded->cache);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 

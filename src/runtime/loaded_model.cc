@@ -24,8 +24,8 @@ constexpr KvType kKvTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}, {"f
 /// Rows of logits of one step: one a sequence, and some so that scoring a text goes in chunks.
 std::int32_t max_outputs(const BatchLimits& limits) { return std::max(limits.sequences, limits.scored); }
 
-BatchLimits batch_limits(const EngineOptions& options) {
-  return {options.batch_tokens, options.max_sequences, options.score_rows};
+BatchLimits batch_limits(const EngineOptions& options, std::int32_t tokens) {
+  return {tokens, options.max_sequences, options.score_rows};
 }
 
 Status check_options(const EngineOptions& options) {
@@ -36,7 +36,7 @@ Status check_options(const EngineOptions& options) {
   VN_TRY(check("threads", options.threads, 0, 1024));
   VN_TRY(check("context", options.context, 0, kMaxContext));
   VN_TRY(check("max_sequences", options.max_sequences, 1, 1024));
-  VN_TRY(check("batch_tokens", options.batch_tokens, 1, 65536));
+  VN_TRY(check("batch_tokens", options.batch_tokens, 0, 65536));
   VN_TRY(check("score_rows", options.score_rows, 1, 4096));
   return {};
 }
@@ -164,8 +164,9 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
                                            options.max_sequences));
   loaded.cache = std::make_unique<KvCache>(std::move(cache));
   loaded.info.kv_bytes = loaded.cache->size_bytes();
-  VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
-                                                  max_outputs(batch_limits(options))));
+  const BatchLimits limits = batch_limits(options, loaded.batch_tokens);
+  VN_ASSIGN(StepRunner runner,
+            StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, limits.tokens, max_outputs(limits)));
   loaded.info.activation_bytes = runner.reserved_bytes();
   if (loaded.experts.executor->is_repeatable()) runner.allow_repeats();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
@@ -185,6 +186,17 @@ Result<DType> parse_kv_dtype(std::string_view kv, std::string_view precision) {
 std::int32_t choose_context(std::int32_t asked, std::int64_t model_length) {
   if (asked > 0) return asked;
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(model_length, 1, kDefaultContext));
+}
+
+std::int32_t choose_batch(const Backend& backend, const ModelConfig& config, std::int32_t context,
+                          std::int32_t sequences) {
+  constexpr std::int32_t kFewest = 256;
+  constexpr std::uint64_t kShare = 16;
+  const std::uint64_t budget = backend.memory().available_bytes / kShare;
+  std::int32_t tokens = backend.suitable_batch_tokens();
+  while (tokens > kFewest && activation_bytes(config, tokens, max_outputs({tokens, sequences})) > budget) tokens /= 2;
+  const std::int64_t room = std::int64_t{context} * sequences;
+  return static_cast<std::int32_t>(std::max<std::int64_t>(std::min<std::int64_t>(tokens, room), sequences));
 }
 
 MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchLimits& limits) {
@@ -230,7 +242,14 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   VN_TRY(read_side_files(opened, *loaded));
   loaded->info.context = choose_context(options.context, opened.description.config.context_length);
 
-  MemoryNeeds needs = memory_needs(opened, kv_dtype, batch_limits(options));
+  BatchLimits limits = batch_limits(options, options.batch_tokens);
+  if (limits.tokens == 0) {
+    limits.tokens =
+        choose_batch(*loaded->backend, opened.description.config, loaded->info.context, options.max_sequences);
+  }
+  loaded->batch_tokens = limits.tokens;
+
+  MemoryNeeds needs = memory_needs(opened, kv_dtype, limits);
   const MemoryInfo memory = loaded->backend->memory();
   VN_ASSIGN(loaded->experts, choose_placement(opened, options, backend_options, needs, *loaded));
   if (!loaded->experts.on_device) needs.weight_bytes -= opened.resolved.accounting().expert_bytes;

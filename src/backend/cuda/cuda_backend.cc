@@ -1,6 +1,9 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <utility>
+
 #include "backend/check_args.h"
+#include "backend/cuda/ceilings.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/device_probe.h"
 #include "backend/cuda/experts/experts.h"
@@ -55,6 +58,18 @@ MemoryInfo CudaBackend::memory() const {
   std::size_t total_bytes = 0;
   if (!enter() || !cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo")) return {};
   return {.total_bytes = total_bytes, .available_bytes = free_bytes};
+}
+
+Result<Ceilings> CudaBackend::measure_ceilings(BenchClock /*clock*/) {
+  constexpr std::size_t kReadBytes = std::size_t{1} << 30U;
+  VN_TRY(enter());
+  if (read_memory_.size() == 0) {
+    auto buffer = allocate_device(kReadBytes, "measuring the read rate");
+    if (!buffer) return Ceilings{};
+    VN_CUDA(cudaMemsetAsync(buffer->data(), 1, kReadBytes, context_.stream));
+    read_memory_ = std::move(*buffer);
+  }
+  return cuda::measure_ceilings(context_, read_memory_);
 }
 
 Status CudaBackend::supports(FormatId format) const { return check_format(format); }

@@ -19,6 +19,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
   [[nodiscard]] Precision precision() const override { return context_.precision; }
   [[nodiscard]] MemoryInfo memory() const override;
+  [[nodiscard]] std::int32_t suitable_batch_tokens() const override { return 2048; }
+  /// Unknown where a GiB for reading isn't free.
+  [[nodiscard]] Result<Ceilings> measure_ceilings(BenchClock clock) override;
   [[nodiscard]] Status supports(FormatId format) const override;
 
   [[nodiscard]] Result<Buffer> allocate(std::size_t size_bytes) override;
@@ -59,6 +62,7 @@ class CudaBackend final : public Backend {
   CudaContext context_;
   StepGraphs graphs_;
   bool use_graphs_ = true;
+  Buffer read_memory_;  ///< what measure_ceilings() reads
 };
 
 }  // namespace vernier::cuda
