@@ -20,28 +20,8 @@ target() {
   echo "$name: vernier bench $*" >&2
   lines=$(mktemp)
   if "$vernier" bench "$@" --device cpu --threads "$threads" --repeat "$repeat" --clock "$clock" --jsonl >"$lines"; then
-    python3 - "$name" "$lines" "$out/$name.json" "$*" "$threads" "$repeat" "$clock" <<'PYTHON'
-import datetime, json, subprocess, sys
-name, lines, target, command, threads, repeat, clock = sys.argv[1:]
-def field(key):
-    for line in open("/proc/cpuinfo"):
-        if line.startswith(key):
-            return line.split(":", 1)[1].strip()
-def git(*words):
-    return subprocess.run(["git", *words], capture_output=True, text=True).stdout.strip()
-record = {
-    "target": name,
-    "commit": git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "src") else ""),
-    "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-    "cpu": field("model name"),
-    "cpu_number": f"family {field('cpu family')} model {field('model')} stepping {field('stepping')}",
-    "command": f"vernier bench {command} --device cpu --threads {threads} --repeat {repeat} --clock {clock} --jsonl",
-    "results": [json.loads(line) for line in open(lines)],
-}
-with open(target, "w") as file:
-    json.dump(record, file, indent=1)
-    file.write("\n")
-PYTHON
+    bench/record.py "$name" "$out/$name.json" --command \
+      "vernier bench $* --device cpu --threads $threads --repeat $repeat --clock $clock --jsonl" <"$lines"
   else
     echo "$name: not measured" >&2
   fi
