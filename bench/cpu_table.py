@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- begin: bench/cpu_table.py -->", "<!-- end: bench/cpu_table.py -->"
+MARKER = "bench/cpu_table.py"
 
 
 def results(name):
@@ -125,7 +125,7 @@ def text():
     for number, what, target, measured, files, bound in rows():
         lines.append(f"| {number} | {what} | {target} | {measured or 'not measured'} | {commands(files)} | {bound} |")
     files = sorted((ROOT / "bench" / "results").glob("*.json"))
-    records = [record for record in (json.loads(file.read_text()) for file in files) if "cpu" in record]
+    records = [record for record in (json.loads(file.read_text()) for file in files) if "cpu" in record and "device" not in record]
     machines = {(r["cpu"], r["cpu_number"]) for r in records}
     dates = sorted(r["date"] for r in records)
     if dates:
@@ -151,9 +151,11 @@ def summary():
     return "\n".join(lines)
 
 
-def rewrite(page, new):
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{new}\n{END}{rest.split(END)[1]}")
+def rewrite_between(page, marker, new):
+    """Replaces what stands between the page's two comments that name `marker`."""
+    begin, end = f"<!-- begin: {marker} -->", f"<!-- end: {marker} -->"
+    before, rest = page.read_text().split(begin)
+    page.write_text(f"{before}{begin}\n{new}\n{end}{rest.split(end)[1]}")
 
 
 def main():
@@ -162,8 +164,8 @@ def main():
     if parser.parse_args().print:
         print(text())
         return
-    rewrite(ROOT / "docs" / "performance.md", text())
-    rewrite(ROOT / "README.md", summary())
+    rewrite_between(ROOT / "docs" / "performance.md", MARKER, text())
+    rewrite_between(ROOT / "README.md", MARKER, summary())
 
 
 if __name__ == "__main__":
