@@ -329,6 +329,9 @@ class Backend {
   [[nodiscard]] virtual Status copy_to_host(void* host, const void* device, std::size_t size_bytes) = 0;
   [[nodiscard]] virtual Status synchronize() = 0;
 
+  /// What users should know of how this backend runs here, each a sentence: memory that was refused, for example.
+  [[nodiscard]] virtual std::vector<std::string> warnings() const { return {}; }
+
   /// Calls `work`, which calls operations, or does by other means what it would do. `work` must not synchronise.
   [[nodiscard]] virtual Status run_step(const RepeatableStep& /*step*/, const std::function<Status()>& work) {
     return work();

@@ -170,7 +170,9 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   loaded.info.activation_bytes = runner.reserved_bytes();
   if (loaded.experts.executor->is_repeatable()) runner.allow_repeats();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
-  return loaded.experts.executor->prepare();
+  VN_TRY(loaded.experts.executor->prepare());
+  for (std::string& warning : loaded.backend->warnings()) loaded.info.warnings.push_back(std::move(warning));
+  return {};
 }
 
 }  // namespace
@@ -252,7 +254,9 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   MemoryNeeds needs = memory_needs(opened, kv_dtype, limits);
   const MemoryInfo memory = loaded->backend->memory();
   VN_ASSIGN(loaded->experts, choose_placement(opened, options, backend_options, needs, *loaded));
-  if (!loaded->experts.on_device) needs.weight_bytes -= opened.resolved.accounting().expert_bytes;
+  const std::uint64_t expert_bytes = opened.resolved.accounting().expert_bytes;
+  if (!loaded->experts.on_device) needs.weight_bytes -= expert_bytes;
+  if (loaded->experts.on_device && !loaded->backend->is_host()) needs.movable_bytes = expert_bytes;
   VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
   fill_info(opened, options, *loaded);
   return loaded;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/copy_memory.h"
 #include "backend/cuda/cuda_context.h"
 #include "backend/cuda/step_graphs.h"
 
@@ -30,6 +31,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override;
   [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
   [[nodiscard]] Status synchronize() override;
+  [[nodiscard]] std::vector<std::string> warnings() const override;
   [[nodiscard]] Status run_step(const RepeatableStep& step, const std::function<Status()>& work) override;
   /// Page-locked where the system grants it, else ordinary memory, with which copies are slower and run beside nothing.
   [[nodiscard]] Result<Buffer> allocate_host(std::size_t size_bytes) override;
@@ -56,6 +58,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status enter() const;
   [[nodiscard]] Status copy(void* to, const void* from, std::size_t size_bytes, cudaMemcpyKind kind);
 
+  CopyMemory copy_memory_;
   DeviceScratch scratch_;
   UploadRing uploads_;
   StepTables tables_;
