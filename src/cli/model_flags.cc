@@ -47,6 +47,10 @@ void add_model_flags(CLI::App& app, ModelFlags& flags) {
   app.add_option("--experts", engine.experts, "auto, fused, offload, hybrid or cpu")->capture_default_str();
   app.add_option("--expert-cache", engine.expert_cache,
                  "GPU memory for experts that come and go: a size (2GiB), a share (25%) or a number");
+  app.add_option("--expert-store", engine.expert_store,
+                 "auto, memory or file: experts beside the GPU as a copy in host memory, or left in the file")
+      ->option_text("WHERE")
+      ->capture_default_str();
   app.add_flag("--batch-invariant")->description("a sequence's result depends on no other: always so");
   app.add_flag("!--no-cuda-graphs", engine.cuda_graphs, "launch each kernel of a decode step by itself on a GPU");
   app.add_option("--routing-trace", engine.routing_trace, "record the chosen experts in FILE")->type_name("FILE");

@@ -32,6 +32,14 @@ Result<FitSummary> plan_fit(const OpenedModel& opened, const InspectOptions& opt
   fit.available_bytes = memory.available_bytes;
   fit.largest_context = plan.largest_context;
   fit.fits = plan.fits;
+  const std::uint64_t expert_bytes = opened.resolved.accounting().expert_bytes;
+  if (!plan.fits && !backend->is_host() && expert_bytes > 0) {
+    VN_ASSIGN(const auto host, create_backend("cpu", {}));
+    fit.expert_bytes = expert_bytes;
+    fit.host_available_bytes = host->memory().available_bytes;
+    fit.fits_without_experts = plan.total_bytes - expert_bytes < memory.available_bytes;
+    VN_ASSIGN(fit.expert_store, choose_expert_store("auto", expert_bytes, fit.host_available_bytes));
+  }
   return fit;
 }
 

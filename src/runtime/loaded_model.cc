@@ -105,6 +105,7 @@ void fill_info(const OpenedModel& opened, const EngineOptions& options, LoadedMo
   info.device = loaded.backend->name();
   info.precision = options.precision;
   info.experts = loaded.experts.mode;
+  info.expert_store = loaded.experts.store;
   info.experts_per_token = static_cast<std::int32_t>(opened.description.config.experts_per_token);
   info.vocab_size = opened.description.config.vocab_size;
   info.context_length = opened.description.config.context_length;
@@ -119,7 +120,8 @@ Result<ExpertPlacement> choose_placement(const OpenedModel& opened, const Engine
                                          const BackendOptions& backend_options, const MemoryNeeds& needs,
                                          const LoadedModel& loaded) {
   const ModelConfig& config = opened.description.config;
-  ExpertRequest request{.mode = options.experts, .cache = options.expert_cache, .host = backend_options};
+  ExpertRequest request{
+      .mode = options.experts, .cache = options.expert_cache, .store = options.expert_store, .host = backend_options};
   request.expert_bytes = opened.resolved.accounting().expert_bytes;
   const auto sparse_layers = std::count(config.sparse.begin(), config.sparse.end(), true);
   request.num_experts = config.num_experts * (sparse_layers + opened.resolved.accounting().mtp_layers);
@@ -259,6 +261,12 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   if (loaded->experts.on_device && !loaded->backend->is_host()) needs.movable_bytes = expert_bytes;
   VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
   fill_info(opened, options, *loaded);
+  if (options.expert_store == "auto" && loaded->experts.store == "file") {
+    loaded->info.warnings.push_back(fmt::format(
+        "{:.1f} GiB of experts don't fit into host memory beside the rest and stay in the file: those that the "
+        "GPU lacks come through the page cache",
+        static_cast<double>(expert_bytes) / 1073741824.0));
+  }
   return loaded;
 }
 

@@ -137,6 +137,8 @@ class Run(Case):
         self.refuses(64, "one of -p, -f and --ids", "run", "demo", "-p", "x", "--ids", "1")
         self.refuses(69, "needs a GPU", "run", "demo", "-p", "x", "--experts", "fused")
         self.refuses(69, "cuda", "run", "demo", "-p", "x", "--device", "cuda")
+        self.refuses(69, "--expert-store needs a GPU", "run", "demo", "-p", "x", "--expert-store", "file", "--device", "cpu")
+        self.refuses(64, "auto, memory, file", "run", "demo", "-p", "x", "--expert-store", "disk")
         self.refuses(64, "precision", "run", "demo", "-p", "x", "--precision", "fp64")
         self.refuses(64, ["unknown verb 'nonsense'", "inspect"], "nonsense")
         self.refuses(64, "subcommand")
