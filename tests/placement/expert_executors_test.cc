@@ -181,14 +181,13 @@ TEST(HostExperts, ComputeTheSameToTheBit) {
   check_executor(executor);
 }
 
-class OffloadExperts : public testing::TestWithParam<std::tuple<Late, bool, std::int64_t, ExpertStore>> {};
+class OffloadExperts : public testing::TestWithParam<std::tuple<Late, bool, std::int64_t>> {};
 
 TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
-  const auto [late, hybrid, slots, store] = GetParam();
+  const auto [late, hybrid, slots] = GetParam();
   QueueingDevice device(make_cpu(), late);
-  OffloadExpertExecutor executor(
-      device, make_cpu(),
-      {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .store = store, .num_staged = 2});
+  OffloadExpertExecutor executor(device, make_cpu(),
+                                 {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U});
   check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
   EXPECT_EQ(executor.num_slots(), slots);
   EXPECT_GT(executor.counters().copied, 0);
@@ -200,8 +199,7 @@ TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, OffloadExperts,
                          testing::Combine(testing::Values(Late::kWork, Late::kCopies), testing::Bool(),
-                                          testing::Values<std::int64_t>(kTopK, 3, 5, 2 * kExperts),
-                                          testing::Values(ExpertStore::kMemory, ExpertStore::kFile)));
+                                          testing::Values<std::int64_t>(kTopK, 3, 5, 2 * kExperts)));
 
 TEST(OffloadExpertsLimits, TooFewSlotsAreRefusedWithTheNumberNeeded) {
   QueueingDevice device(make_cpu(), Late::kWork);

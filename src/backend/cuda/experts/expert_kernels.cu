@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/gate.cuh"
 #include "backend/cuda/predecessor.cuh"
@@ -9,75 +11,97 @@ constexpr int kWarp = 32;
 constexpr int kGroupThreads = 1024;
 constexpr int kThreads = 256;
 
-/// The table: [0] groups, then expert [experts], first [experts + 1], uses [uses], counts [experts].
+/// The table: [0] groups, then expert [experts], first [experts + 1], uses [uses].
 struct TableView {
   std::int32_t* count;
   std::int32_t* expert;
   std::int32_t* first;
   std::int32_t* uses;
-  std::int32_t* uses_of;
 };
 
-__host__ __device__ TableView view_table(std::int32_t* table, std::int64_t uses, std::int64_t experts) {
-  return {table, table + 1, table + 1 + experts, table + 2 + 2 * experts, table + 2 + 2 * experts + uses};
+__host__ __device__ TableView view_table(std::int32_t* table, std::int64_t experts) {
+  return {table, table + 1, table + 1 + experts, table + 2 + 2 * experts};
 }
 
-/// Places of a warp's lanes whose flag is set, counted from `base`, which moves on.
-__device__ int next_place(bool flag, int& base) {
-  const unsigned votes = __ballot_sync(0xFFFFFFFFU, flag);
+/// The ids at `i` of a warp's lanes, -1 for none or one outside the experts, and the lanes that have the same.
+struct WarpIds {
+  int id;
+  unsigned same;
+};
+__device__ WarpIds load_ids(const std::int32_t* ids, int i, int end, int experts) {
+  const int id = i < end ? ids[i] : -1;
+  const int known = id >= 0 && id < experts ? id : -1;
+  return {known, __match_any_sync(0xFFFFFFFFU, known)};
+}
+
+/// Places of an expert's uses: turns the counts of the warps, [warps][experts], into where each begins. One warp; the
+/// groups too.
+__device__ void place_groups(int warps, int experts, const TableView& table, std::int32_t* counts) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int place = base + __popc(votes & ((1U << lane) - 1U));
-  base += __popc(votes);
-  return place;
+  int groups = 0;
+  int first = 0;
+  for (int begin = 0; begin < experts; begin += kWarp) {
+    const int e = begin + lane;
+    int own = 0;
+    for (int w = 0; w < warps && e < experts; ++w) own += counts[w * experts + e];
+    int sum = own;  // inclusive over the lanes
+    for (int step = 1; step < kWarp; step *= 2) {
+      const int other = __shfl_up_sync(0xFFFFFFFFU, sum, step);
+      if (lane >= step) sum += other;
+    }
+    int place = first + sum - own;
+    const unsigned votes = __ballot_sync(0xFFFFFFFFU, own > 0);
+    if (own > 0) {
+      const int group = groups + __popc(votes & ((1U << lane) - 1U));
+      table.expert[group] = e;
+      table.first[group] = place;
+    }
+    for (int w = 0; w < warps && e < experts; ++w) {
+      const int count = counts[w * experts + e];
+      counts[w * experts + e] = place;
+      place += count;
+    }
+    groups += __popc(votes);
+    first += __shfl_sync(0xFFFFFFFFU, sum, kWarp - 1);
+  }
+  if (lane == 0) {
+    table.first[groups] = first;
+    *table.count = groups;
+  }
 }
 
-/// One block. A warp takes whole experts and looks at all ids, so that the order is fixed.
+/// One block. Each warp counts and places a part of the uses, in their order.
 __global__ void __launch_bounds__(kGroupThreads)
     group_uses_kernel(const std::int32_t* ids, int uses, int experts, TableView table) {
+  extern __shared__ std::int32_t counts[];  // [warps][experts]
   release_successor();
   wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  for (int e = warp; e < experts; e += kGroupThreads / kWarp) {
-    int total = 0;
-    for (int i = lane; i < uses; i += kWarp) total += ids[i] == e ? 1 : 0;
-    total = __reduce_add_sync(0xFFFFFFFFU, total);
-    if (lane == 0) table.uses_of[e] = total;
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  const int share = (uses + warps * kWarp - 1) / (warps * kWarp) * kWarp;
+  const int begin = min(warp * share, uses);
+  const int end = min(begin + share, uses);
+  std::int32_t* const own = counts + warp * experts;
+  for (int e = lane; e < experts; e += kWarp) own[e] = 0;
+  __syncwarp();
+  for (int i = begin; i < end; i += kWarp) {
+    const WarpIds at = load_ids(ids, i + lane, end, experts);
+    if (at.id >= 0 && lane == __ffs(static_cast<int>(at.same)) - 1) own[at.id] += __popc(at.same);
+    __syncwarp();
   }
   __syncthreads();
-  if (warp == 0) {
-    int groups = 0;
-    int first = 0;
-    for (int begin = 0; begin < experts; begin += kWarp) {
-      const int e = begin + lane;
-      const int own = e < experts ? table.uses_of[e] : 0;
-      const int group = next_place(own > 0, groups);
-      int sum = own;  // inclusive over the lanes
-      for (int step = 1; step < kWarp; step *= 2) {
-        const int other = __shfl_up_sync(0xFFFFFFFFU, sum, step);
-        if (lane >= step) sum += other;
-      }
-      if (own > 0) {
-        table.expert[group] = e;
-        table.first[group] = first + sum - own;
-      }
-      first += __shfl_sync(0xFFFFFFFFU, sum, kWarp - 1);
-    }
-    if (lane == 0) {
-      table.first[groups] = first;
-      *table.count = groups;
-    }
-  }
+  if (warp == 0) place_groups(warps, experts, table, counts);
   __syncthreads();
-  for (int group = warp; group < *table.count; group += kGroupThreads / kWarp) {
-    const int e = table.expert[group];
-    int place = table.first[group];
-    for (int begin = 0; begin < uses; begin += kWarp) {
-      const int i = begin + lane;
-      const bool mine = i < uses && ids[i] == e;
-      const int at = next_place(mine, place);
-      if (mine) table.uses[at] = i;
+  for (int i = begin; i < end; i += kWarp) {
+    const WarpIds at = load_ids(ids, i + lane, end, experts);
+    const int place = at.id >= 0 ? own[at.id] + __popc(at.same & ((1U << lane) - 1U)) : 0;
+    __syncwarp();
+    if (at.id >= 0) {
+      table.uses[place] = i + lane;
+      if (lane == __ffs(static_cast<int>(at.same)) - 1) own[at.id] += __popc(at.same);
     }
+    __syncwarp();
   }
 }
 
@@ -117,17 +141,21 @@ unsigned blocks(std::int64_t size) { return static_cast<unsigned>((size + kThrea
 
 }  // namespace
 
-std::int64_t group_table_size(std::int64_t uses, std::int64_t experts) { return 2 + 3 * experts + uses; }
+std::int64_t group_table_size(std::int64_t uses, std::int64_t experts) { return 2 + 2 * experts + uses; }
 
-ExpertGroups group_table(const std::int32_t* table, std::int64_t uses, std::int64_t experts) {
-  const TableView view = view_table(const_cast<std::int32_t*>(table), uses, experts);
+ExpertGroups group_table(const std::int32_t* table, std::int64_t experts) {
+  const TableView view = view_table(const_cast<std::int32_t*>(table), experts);
   return {view.count, view.expert, view.first, view.uses};
 }
 
 cudaError_t group_uses(const std::int32_t* ids, std::int64_t uses, std::int64_t experts, std::int32_t* table,
                        cudaStream_t stream) {
-  return launch_dependent(group_uses_kernel, dim3(1), kGroupThreads, 0, stream, ids, static_cast<int>(uses),
-                          static_cast<int>(experts), view_table(table, uses, experts));
+  constexpr std::int64_t kMostCounts = 48 * 1024 / 4;
+  const std::int64_t warps =
+      std::clamp<std::int64_t>(std::min(kMostCounts / experts, (uses + kWarp - 1) / kWarp), 1, kGroupThreads / kWarp);
+  return launch_dependent(group_uses_kernel, dim3(1), static_cast<unsigned>(warps * kWarp),
+                          static_cast<std::size_t>(warps * experts) * 4, stream, ids, static_cast<int>(uses),
+                          static_cast<int>(experts), view_table(table, experts));
 }
 
 cudaError_t activate_experts(const ActivateExperts& args, cudaStream_t stream) {

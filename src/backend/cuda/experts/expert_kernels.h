@@ -17,7 +17,7 @@ namespace vernier::cuda {
 [[nodiscard]] cudaError_t group_uses(const std::int32_t* ids, std::int64_t uses, std::int64_t experts,
                                      std::int32_t* table, cudaStream_t stream);
 /// The parts of such a table.
-[[nodiscard]] ExpertGroups group_table(const std::int32_t* table, std::int64_t uses, std::int64_t experts);
+[[nodiscard]] ExpertGroups group_table(const std::int32_t* table, std::int64_t experts);
 
 /// gate = act(gate, up) for every use that has a place in the groups; the rows of others become zeros.
 struct ActivateExperts {

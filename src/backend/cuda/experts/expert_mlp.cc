@@ -7,6 +7,7 @@
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/experts.h"
+#include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
@@ -118,7 +119,7 @@ struct ExpertStep {
     VN_ASSIGN(std::int32_t* const table,
               scratch<std::int32_t>(ScratchSlot::kExpertGroups, group_table_size(uses, bank.experts)));
     VN_CUDA(group_uses(args.ids, uses, bank.experts, table, context.stream));
-    batch.groups = group_table(table, uses, bank.experts);
+    batch.groups = group_table(table, bank.experts);
     batch.most_groups = static_cast<int>(std::min(uses, bank.experts));
     return batch;
   }
@@ -220,6 +221,39 @@ struct ExpertStep {
     return {};
   }
 
+  /// Whether the device has kernels for so many tokens an expert, as those of is_wide() but better.
+  [[nodiscard]] bool is_async(const ExpertBatch& batch) const {
+    constexpr std::int64_t kColumns = 16;
+    return has_async(context, bank.gate_up) && has_async(context, bank.down) && batch.groups.count != nullptr &&
+           uses * batch.x.terms >= kColumns * bank.experts;
+  }
+
+  /// Gathers the experts' tokens, then gate, up and the activation in one launch, and down in another.
+  Status multiply_asynchronously(const ExpertBatch& batch) const {
+    const int terms = batch.x.terms;
+    const auto table_size = token_tiles_size(uses, batch.most_groups, terms);
+    VN_ASSIGN(std::int32_t* const table, scratch<std::int32_t>(ScratchSlot::kExpertSpare, table_size));
+    VN_CUDA(cut_token_tiles(batch.groups, terms, table, context.stream));
+    AsyncExperts experts = {.batch = batch, .tiles = token_tiles(table), .x = {}};
+    const std::int64_t blocks = most_token_blocks(uses, batch.most_groups) * terms;
+    const auto tiled = [&](std::int64_t cols) {
+      return TiledInput{nullptr, static_cast<std::int32_t>(padded(cols) / kUnitCols), terms};
+    };
+    experts.x = tiled(dim);
+    TiledInput hidden = tiled(ff);
+    VN_ASSIGN(experts.x.data, scratch<std::byte>(ScratchSlot::kExpertInput, blocks * experts.x.units * kTileBytes));
+    VN_ASSIGN(hidden.data, scratch<std::byte>(ScratchSlot::kExpertHidden, blocks * hidden.units * kTileBytes));
+    set_gate_up(experts.batch);
+    VN_CUDA(tile_expert_input(experts.batch, experts.tiles, most_token_tiles(uses, batch.most_groups, terms), experts.x,
+                              context.stream));
+    experts.batch.num_matrices = 1;  // a block takes both
+    VN_CUDA(async_gate_up(context, bank.gate_up, experts, args.activation, hidden));
+    experts.x = hidden;
+    set_down(experts.batch);
+    VN_CUDA(async_experts(context, bank.down, experts));
+    return {};
+  }
+
   /// Packed weights: gate, up and the activation in one launch.
   Status multiply_packed(ExpertBatch batch) const {
     const std::int64_t rows = uses * batch.x.terms;
@@ -248,6 +282,8 @@ Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const B
   const bool is_packed = bank.gate_up != Packing::kNone && bank.down != Packing::kNone;
   if (!is_packed) {
     VN_TRY(step.multiply_any(batch));
+  } else if (step.is_async(batch)) {
+    VN_TRY(step.multiply_asynchronously(batch));
   } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || step.is_wide(batch)) {
     VN_TRY(step.multiply_in_steps(batch));
   } else {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/embed.h"
 #include "backend/cuda/linear/multiply.h"
 #include "backend/cuda/linear/narrow_kernels.h"
@@ -35,6 +36,19 @@ bool is_wide(const CudaContext& context, const LinearBatch& batch) {
   int blocks = 0;
   for (int i = 0; i < batch.count; ++i) blocks += batch.matrix[i].weight.rows / kRowsOfBlock;
   return columns > kManyColumns || (columns >= kFewColumns && 4 * blocks >= 3 * context.num_sms);
+}
+
+/// The same of the asynchronous kernels, which clusters of two blocks share: 256 rows and at least 32 columns.
+bool is_async(const CudaContext& context, const LinearBatch& batch) {
+  if (!has_async(context, batch.matrix[0].weight.packing)) return false;
+  constexpr int kFewColumns = 48;
+  constexpr int kManyColumns = 128;
+  constexpr int kRowsOfCluster = 256;
+  const int columns = batch.tokens * batch.x.terms;
+  int rows = 0;
+  for (int i = 0; i < batch.count; ++i) rows += batch.matrix[i].weight.rows;
+  const int clusters = rows / kRowsOfCluster * (columns / kBlockTokens);
+  return columns >= kManyColumns || (columns >= kFewColumns && 3 * clusters >= context.num_sms);
 }
 
 Status round_once(CudaContext& context, LinearBatch& batch) {
@@ -77,6 +91,7 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     VN_CUDA(tile_linear(batch, context.stream));
     return {};
   }
+  if (is_async(context, batch)) return multiply_async(context, batch);
   const bool wide = is_wide(context, batch);
   const std::int64_t staged_bytes =
       std::int64_t{batch.tokens} * batch.x.terms * batch.matrix[0].weight.units * kUnitCols * 2;

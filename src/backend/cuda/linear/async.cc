@@ -1,0 +1,96 @@
+#include "backend/cuda/linear/async.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "backend/cuda/linear/async_kernels.h"
+
+namespace vernier::cuda {
+namespace {
+
+constexpr int kRowsOfBlock = 128;
+
+/// Columns of a product's tiles, in blocks of 32 tokens: those with which the device is done first. A tile takes about
+/// so long as its columns and a few more.
+int choose_blocks(const CudaContext& context, int tokens, int row_tiles) {
+  constexpr int kMost = most_tile_tokens(1) / kBlockTokens;
+  constexpr int kExtraColumns = 24;
+  int best = kMost;
+  std::int64_t least = 0;
+  for (int blocks = kMost; blocks > 0; --blocks) {
+    const int columns = blocks * kBlockTokens;
+    const std::int64_t jobs = std::int64_t{(row_tiles + 1) / 2} * ((tokens + columns - 1) / columns);
+    const std::int64_t clusters = context.num_sms / 2;
+    const std::int64_t cost = (jobs + clusters - 1) / clusters * (columns + kExtraColumns);
+    if (blocks == kMost || cost < least) {
+      best = blocks;
+      least = cost;
+    }
+  }
+  return best;
+}
+
+cudaError_t launch(const CudaContext& context, Packing packing, const AsyncSource& source, std::int64_t most_jobs) {
+  const std::int64_t clusters = std::min<std::int64_t>(context.num_sms / 2, most_jobs);
+  const AsyncLaunch how = {static_cast<unsigned>(2 * clusters), context.stream};
+  switch (packing) {
+    case Packing::kE2M1ByE4M3: return launch_async<Packing::kE2M1ByE4M3>(source, how);
+    case Packing::kE2M1ByE8M0: return launch_async<Packing::kE2M1ByE8M0>(source, how);
+    case Packing::kE4M3: return launch_async<Packing::kE4M3>(source, how);
+    case Packing::kE4M3ByGrid: return launch_async<Packing::kE4M3ByGrid>(source, how);
+    default: return launch_async<Packing::kBF16>(source, how);
+  }
+}
+
+AsyncSource expert_source(const AsyncExperts& experts, int rows_of_block) {
+  AsyncSource source;
+  source.experts = experts.batch;
+  source.tiles = experts.tiles;
+  source.x = experts.x;
+  source.row_tiles = (experts.batch.rows + rows_of_block - 1) / rows_of_block;
+  return source;
+}
+
+}  // namespace
+
+bool has_async(const CudaContext& context, Packing packing) {
+  constexpr bool kIsBuilt = std::string_view(VERNIER_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+  return kIsBuilt && context.capability == 90 && context.max_shared_bytes >= kAsyncSharedBytes &&
+         packing != Packing::kNone && packing <= Packing::kBF16;
+}
+
+Status multiply_async(CudaContext& context, const LinearBatch& batch) {
+  AsyncSource source;
+  source.linear = batch;
+  source.x.terms = batch.x.terms;
+  source.x.units = batch.matrix[0].weight.units;
+  const std::int64_t blocks = std::int64_t{(batch.tokens + kBlockTokens - 1) / kBlockTokens} * batch.x.terms;
+  VN_ASSIGN(void* const memory,
+            context.scratch.get(ScratchSlot::kLinearInput,
+                                static_cast<std::size_t>(blocks * source.x.units) * std::size_t{kTileBytes}));
+  source.x.data = static_cast<std::byte*>(memory);
+  VN_CUDA(tile_input(batch.x, batch.tokens, batch.matrix[0].weight.cols, source.x, context.stream));
+  for (int i = 0; i < batch.count; ++i) {
+    source.row_tiles += (batch.matrix[i].weight.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+  }
+  source.blocks = batch.x.terms == 1 ? choose_blocks(context, batch.tokens, source.row_tiles) : batch.x.terms;
+  const int tokens_a_tile = source.blocks * kBlockTokens / batch.x.terms;
+  source.token_tiles = (batch.tokens + tokens_a_tile - 1) / tokens_a_tile;
+  const std::int64_t jobs = std::int64_t{(source.row_tiles + 1) / 2} * source.token_tiles;
+  VN_CUDA(launch(context, batch.matrix[0].weight.packing, source, jobs));
+  return {};
+}
+
+cudaError_t async_experts(const CudaContext& context, Packing packing, const AsyncExperts& experts) {
+  return launch(context, packing, expert_source(experts, kRowsOfBlock), context.num_sms);
+}
+
+cudaError_t async_gate_up(const CudaContext& context, Packing packing, const AsyncExperts& experts,
+                          const ActivationSpec& spec, const TiledInput& hidden) {
+  AsyncSource source = expert_source(experts, kRowsOfBlock / 2);
+  source.spec = spec;
+  source.hidden = hidden;
+  return launch(context, packing, source, context.num_sms);
+}
+
+}  // namespace vernier::cuda

@@ -1,0 +1,164 @@
+// Launches of AsyncProduct for one packing; the .cu files beside this compile one or two each.
+#pragma once
+
+#include <algorithm>
+
+#include "backend/cuda/linear/async_kernels.h"
+#include "backend/cuda/linear/async_store.cuh"
+#include "backend/cuda/predecessor.cuh"
+
+namespace vernier::cuda {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kRowsOfBlock = 128;
+/// Tiles of tokens that blocks take together, row by row: their input stays in the caches.
+constexpr int kTokenTilesAtOnce = 8;
+
+/// The job of a group of warps in a linear.
+__device__ inline AsyncJob async_linear_job(const AsyncSource& source, int number, int group) {
+  const int pairs = (source.row_tiles + 1) / 2;
+  const int begin = number / (pairs * kTokenTilesAtOnce) * kTokenTilesAtOnce;
+  const int rest = number - begin * pairs;
+  const int width = min(kTokenTilesAtOnce, source.token_tiles - begin);
+  const int row_tile = rest / width * 2 + static_cast<int>(cluster_rank());
+  const int token_tile = begin + rest % width;
+  const int most = source.blocks * kBlockTokens / source.x.terms;
+  AsyncJob job;
+  job.product = linear_job(source.linear, {kRowsOfBlock, most}, min(row_tile, source.row_tiles - 1), 0);
+  job.product.first_token = token_tile * most;
+  job.product.end_token = min(job.product.first_token + most, source.linear.tokens);
+  job.stores = row_tile < source.row_tiles;
+  job.matrix = job.product.matrix;
+  job.row = job.product.tile * kRowsOfBlock + group * kRowsOfBlock / 2;
+  job.tile = job.product.tile * (kRowsOfBlock / kTileRows);
+  job.block = token_tile * source.blocks;
+  const int tokens = job.product.end_token - job.product.first_token;
+  job.blocks = (tokens + kBlockTokens - 1) / kBlockTokens * source.x.terms;
+  return job;
+}
+
+/// The same of experts. Gate and up share a block, 64 rows each.
+__device__ inline AsyncJob async_expert_job(const AsyncSource& source, int number, int group) {
+  const bool gated = source.hidden.data != nullptr;
+  const int rows = gated ? kRowsOfBlock / 2 : kRowsOfBlock;
+  const int pairs = (source.row_tiles + 1) / 2;
+  const TokenTile tile = source.tiles.tile[number / pairs];
+  const int row_tile = number % pairs * 2 + static_cast<int>(cluster_rank());
+  AsyncJob job;
+  job.product = expert_job(source.experts, rows, min(row_tile, source.row_tiles - 1), tile.group);
+  job.product.first_token = tile.first;
+  job.product.end_token = tile.first + tile.count;
+  job.stores = row_tile < source.row_tiles;
+  job.matrix = gated && group == 1 ? job.product.second : job.product.matrix;
+  job.row = job.product.tile * rows + (gated ? 0 : group * kRowsOfBlock / 2);
+  job.tile = job.product.tile * (rows / kTileRows);
+  job.block = tile.block;
+  job.blocks = (tile.count + kBlockTokens - 1) / kBlockTokens * source.x.terms;
+  return job;
+}
+
+template <Packing kPacking>
+struct AsyncBlock {
+  using Product = AsyncProduct<kPacking>;
+  using Shared = typename Product::Shared;
+  using Place = typename Product::Place;
+
+  static __device__ AsyncJob job(const AsyncSource& source, int number, int group) {
+    return source.experts.top_k > 0 ? async_expert_job(source, number, group) : async_linear_job(source, number, group);
+  }
+
+  template <int kBlocks, int kValues>
+  static __device__ __forceinline__ void store(const AsyncSource& source, const AsyncJob& job,
+                                               float (&totals)[16 * kBlocks], Shared& shared) {
+    const int row = job.row + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+    float values[kValues];
+    finish_sums<kBlocks>(job, row, totals, values);
+    if (source.hidden.data != nullptr) {
+      store_gated(job, source.spec, source.hidden, values, shared.exchange);
+    } else {
+      store_rows(job, row, values);
+    }
+  }
+
+  template <int kBlocks>
+  static __device__ __forceinline__ void run(const AsyncSource& source, const AsyncJob& job, Place& at,
+                                             Shared& shared) {
+    float totals[16 * kBlocks];
+    Product::template multiply<kBlocks>(job, at, shared, totals);
+    if constexpr (kBlocks == 3) {
+      if (source.x.terms == 3) return store<kBlocks, 16>(source, job, totals, shared);
+    }
+    store<kBlocks, 16 * kBlocks>(source, job, totals, shared);
+  }
+
+  static __device__ void run_all(const AsyncSource& source, Shared& shared) {
+    Product::init(shared);
+    release_successor();
+    wait_for_predecessor();
+    const int pairs = (source.row_tiles + 1) / 2;
+    const int count = pairs * (source.experts.top_k > 0 ? *source.tiles.count : source.token_tiles);
+    const int group = static_cast<int>(threadIdx.x) / 128;  // 2: the warp that asks
+    const int clusters = static_cast<int>(gridDim.x) / 2;
+    Place at;
+    if (group == 2) {
+      give_registers<56>();
+      if (threadIdx.x % 32 == 0) {
+        for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
+          const AsyncJob now = job(source, i, group);
+          const bool gated = source.hidden.data != nullptr;
+          Product::produce(now, gated ? *now.product.second : *now.matrix, source.x, at, shared);
+        }
+      }
+    } else {
+      take_registers<224>();
+      for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
+        const AsyncJob now = job(source, i, group);
+        switch (now.blocks) {
+          case 1: run<1>(source, now, at, shared); break;
+          case 2: run<2>(source, now, at, shared); break;
+          case 3: run<3>(source, now, at, shared); break;
+          default: run<4>(source, now, at, shared); break;
+        }
+      }
+    }
+    __syncwarp();
+    sync_cluster();  // the other block may still copy into this one's memory, or arrive at its barriers
+  }
+};
+
+#endif
+
+/// Clusters of two blocks, a block for each multiprocessor.
+template <Packing kPacking>
+__global__ void __launch_bounds__(kAsyncThreads, 1) async_product_kernel(const __grid_constant__ AsyncSource source) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  static_assert(sizeof(AsyncShared<kPacking>) <= kAsyncSharedBytes);
+  extern __shared__ __align__(1024) unsigned char memory[];
+  AsyncBlock<kPacking>::run_all(source, *reinterpret_cast<AsyncShared<kPacking>*>(memory));
+#endif
+}
+
+template <Packing kPacking>
+cudaError_t launch_async(const AsyncSource& source, const AsyncLaunch& how) {
+  const cudaError_t error = cudaFuncSetAttribute(async_product_kernel<kPacking>,
+                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, kAsyncSharedBytes);
+  if (error != cudaSuccess) return error;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim.x = 2;
+  attributes[1].val.clusterDim.y = 1;
+  attributes[1].val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(how.blocks);
+  config.blockDim = dim3(kAsyncThreads);
+  config.dynamicSmemBytes = kAsyncSharedBytes;
+  config.stream = how.stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  return cudaLaunchKernelEx(&config, async_product_kernel<kPacking>, source);
+}
+
+}  // namespace vernier::cuda

@@ -1,0 +1,123 @@
+// What becomes of the sums of an asynchronous product (async_product.cuh): rows of fp32, or act(gate, up) as the tiled
+// input of the next product.
+#pragma once
+
+#include "backend/cuda/experts/gate.cuh"
+#include "backend/cuda/linear/async_product.cuh"
+
+namespace vernier::cuda {
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+/// The 256 threads that multiply.
+__device__ __forceinline__ void sync_multipliers() { asm volatile("bar.sync 1, 256;\n" ::: "memory"); }
+
+/// What a row's sums go through, as finish_product() has it.
+struct RowFinish {
+  float rescale;
+  float factor;
+  float bias;
+  bool divides;
+  bool has_bias;
+
+  static __device__ RowFinish of(const MatrixRef& matrix, int row) {
+    const WeightRef& w = matrix.weight;
+    const int at = min(row, w.rows - 1);
+    return {w.rescale, w.row_factors != nullptr ? w.row_factors[at] : w.factor,
+            matrix.bias != nullptr ? matrix.bias[at] : 0.0F, w.divides, matrix.bias != nullptr};
+  }
+};
+
+/// A thread's finished sums: value i is of row i % 4 / 2 and token i / 4 * 8 + 2 t + i % 2. The terms of a token, where
+/// there are three, lie 16 apart.
+template <int kBlocks, int kValues>
+__device__ __forceinline__ void finish_sums(const AsyncJob& job, int row, float (&totals)[16 * kBlocks],
+                                            float (&values)[kValues]) {
+  const RowFinish low = RowFinish::of(*job.matrix, row);
+  const RowFinish high = RowFinish::of(*job.matrix, row + 8);
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) {
+    float sum = totals[i];
+    if constexpr (kValues < 16 * kBlocks) sum = add_terms(totals[i], totals[kValues + i], totals[2 * kValues + i]);
+    values[i] = sum * low.rescale;
+  }
+  if (low.divides) {  // alike for both
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) values[i] = __fdiv_rn(values[i], i % 4 < 2 ? low.factor : high.factor);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) values[i] = __fmul_rn(values[i], i % 4 < 2 ? low.factor : high.factor);
+  }
+  if (low.has_bias) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) values[i] = __fadd_rn(values[i], i % 4 < 2 ? low.bias : high.bias);
+  }
+}
+
+template <int kValues>
+__device__ __forceinline__ void store_rows(const AsyncJob& job, int row, const float (&values)[kValues]) {
+  const ProductJob& product = job.product;
+  const int first = product.first_token + static_cast<int>(threadIdx.x) % 4 * 2;
+  const bool has_low = job.stores && row < job.matrix->weight.rows;
+  const bool has_high = job.stores && row + 8 < job.matrix->weight.rows;
+#pragma unroll
+  for (int i = 0; i < kValues; i += 4) {
+#pragma unroll
+    for (int odd = 0; odd < 2; ++odd) {
+      const int token = first + i / 4 * 8 + odd;
+      if (token >= product.end_token) continue;
+      float* const y = product.y + product.y_row(token) * product.y_stride + row;
+      if (has_low) y[0] = product.accumulate ? __fadd_rn(y[0], values[i + odd]) : values[i + odd];
+      if (has_high) y[8] = product.accumulate ? __fadd_rn(y[8], values[i + 2 + odd]) : values[i + 2 + odd];
+    }
+  }
+}
+
+/// One value of act(gate, up) into the tiles.
+__device__ __forceinline__ void put_hidden(float value, int token, int col, int terms, std::byte* tiles) {
+  std::byte* const at = tiles + token / kBlockTokens * terms * kTileBytes + tiled_offset(token % kBlockTokens, col);
+  if (terms == 1) {
+    *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(round_pair(value, 0.0F));
+    return;
+  }
+  const Bf16Terms split = split_terms(value);
+#pragma unroll
+  for (int term = 0; term < 3; ++term) {
+    *reinterpret_cast<std::uint16_t*>(at + term * kTileBytes) = upper_half(split.term[term]);
+  }
+}
+
+/// Group 0 has the sums of gate, group 1 those of up.
+template <int kValues>
+__device__ __forceinline__ void store_gated(const AsyncJob& job, const ActivationSpec& spec, const TiledInput& hidden,
+                                            const float (&values)[kValues], GateExchange& exchange) {
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int col = thread / 32 * 16 + thread % 32 / 4;
+  const int cols = job.matrix->weight.rows - job.row;  // the others become zeros
+#pragma unroll
+  for (int begin = 0; begin < kValues; begin += 16) {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) exchange.values[group][i][thread] = values[begin + i];
+    sync_multipliers();
+#pragma unroll 1
+    for (int i = group; i < 16; i += 2) {
+      const int own = col + i % 4 / 2 * 8;
+      const int token = (begin + i) / 4 * 8 + thread % 4 * 2 + i % 2;
+      const float result = gated(spec, exchange.values[0][i][thread], exchange.values[1][i][thread]);
+      put_hidden(own < cols ? result : 0.0F, token, own, hidden.terms, exchange.tiles);
+    }
+    sync_multipliers();
+  }
+  if (job.stores) {
+    constexpr int kPieces = kTileBytes / 16;
+    for (int i = static_cast<int>(threadIdx.x); i < job.blocks * kPieces; i += 256) {
+      reinterpret_cast<uint4*>(hidden.tile(job.block + i / kPieces, job.row / kUnitCols))[i % kPieces] =
+          reinterpret_cast<const uint4*>(exchange.tiles)[i];
+    }
+  }
+}
+
+#endif
+
+}  // namespace vernier::cuda
