@@ -9,12 +9,25 @@ namespace vernier::cuda {
 
 Result<void*> DeviceScratch::get(ScratchSlot slot, std::size_t size_bytes) {
   Buffer& buffer = buffers_[static_cast<std::size_t>(slot)];
-  if (size_bytes <= buffer.size()) return buffer.data();
+  if (size_bytes > buffer.size()) VN_TRY(grow(buffer, size_bytes));
+  return buffer.data();
+}
+
+Result<unsigned*> DeviceScratch::counters(std::int64_t count) {
+  const std::size_t bytes = static_cast<std::size_t>(std::max(count, kLeastCounters)) * sizeof(unsigned);
+  if (bytes > counters_.size()) {
+    VN_TRY(grow(counters_, bytes));
+    VN_CUDA(cudaMemsetAsync(counters_.data(), 0, counters_.size(), stream_));
+  }
+  return static_cast<unsigned*>(counters_.data());
+}
+
+Status DeviceScratch::grow(Buffer& buffer, std::size_t size_bytes) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   VN_CUDA(cudaStreamIsCapturing(stream_, &capture));
   if (capture != cudaStreamCaptureStatusNone) {
-    return fail(ErrorCode::kInternal, "cuda: scratch {} would grow from {} to {} bytes within a capture",
-                static_cast<int>(slot), buffer.size(), size_bytes);
+    return fail(ErrorCode::kInternal, "cuda: working memory would grow from {} to {} bytes within a capture",
+                buffer.size(), size_bytes);
   }
   // Enqueued work may still use the old buffer. Memory is tight on a GPU, so the old one goes before the new one comes.
   VN_CUDA(cudaStreamSynchronize(stream_));
@@ -27,7 +40,7 @@ Result<void*> DeviceScratch::get(ScratchSlot slot, std::size_t size_bytes) {
   } else {
     VN_ASSIGN(buffer, allocate_device(size_bytes, "working memory"));
   }
-  return buffer.data();
+  return {};
 }
 
 }  // namespace vernier::cuda

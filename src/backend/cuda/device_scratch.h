@@ -37,12 +37,21 @@ class DeviceScratch {
   /// gone for the host; work that is enqueued already may still use it. kInternal where growing would be needed while
   /// the stream is being captured.
   [[nodiscard]] Result<void*> get(ScratchSlot slot, std::size_t size_bytes);
+  /// `count` counters in device memory, all zero. Kernels that count with them leave zeros: those of the stream follow
+  /// each other and may all have the same ones.
+  [[nodiscard]] Result<unsigned*> counters(std::int64_t count);
   /// Rises when a buffer moves.
   [[nodiscard]] std::uint64_t generation() const { return generation_; }
 
  private:
+  static constexpr std::int64_t kLeastCounters = 4096;
+
+  /// A buffer of at least `size_bytes` in place of `buffer`, which is smaller.
+  [[nodiscard]] Status grow(Buffer& buffer, std::size_t size_bytes);
+
   cudaStream_t stream_;
   std::uint64_t generation_ = 0;
+  Buffer counters_;
   std::array<Buffer, static_cast<std::size_t>(ScratchSlot::kCount)> buffers_;
 };
 

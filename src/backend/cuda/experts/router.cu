@@ -1,3 +1,7 @@
+// Logits and choice in one launch: blocks compute logits, and the last of those that a token waits for chooses. What a
+// row's sum is does not depend on the number of tokens: threads take the same columns in the same order.
+#include "backend/cuda/arrivals.cuh"
+#include "backend/cuda/experts/choose.cuh"
 #include "backend/cuda/experts/router.h"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/predecessor.cuh"
@@ -7,131 +11,250 @@ namespace vernier::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kWarps = 8;
-constexpr unsigned kAllLanes = 0xFFFFFFFFU;
+constexpr int kWarps = 4;
+constexpr int kThreads = kWarp * kWarps;
 
-/// A warp an expert and token; its lanes take eight columns in every 256.
+/// A row as published; an item is eight columns.
 template <class F>
-__global__ void __launch_bounds__(kWarp* kWarps) router_kernel(const __grid_constant__ RouterLogits args) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int expert = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / kWarp;
-  const std::int64_t token = blockIdx.y;
-  release_successor();
-  wait_for_predecessor();
-  const WeightRef& w = args.router.weight;
-  if (expert >= w.rows) return;
-  const std::byte* codes = w.codes + expert * w.row_stride;
-  const float* x = args.x + token * args.x_stride;
+struct PlainRow {
+  static constexpr int kRows = 1;
+  static constexpr int kCols = 8;
+  static constexpr int kHeld = 4;  ///< items of a thread that are asked for before there is input
   using Code = typename F::Element::Code;
-  constexpr int kEach = 8;
-  float sum = 0.0F;
-#pragma unroll 2
-  for (int k = lane * kEach; k < w.cols; k += kWarp * kEach) {
-    // Rows of a placed weight are whole elements from an aligned beginning.
-    const Code* from = reinterpret_cast<const Code*>(codes) + k;
-    Code row[kEach];
-    float input[kEach];
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const bool inside = k + i < w.cols;
-      row[i] = inside ? from[i] : Code{0};
-      input[i] = inside ? x[k + i] : 0.0F;
+  struct alignas(sizeof(Code) * kCols > 16 ? 16 : sizeof(Code) * kCols) Item {
+    Code code[kCols];
+  };
+  const Code* codes;
+  int row;
+  int cols;
+  bool aligned;
+
+  /// Row `number`; rows of a placed weight are whole elements from an aligned beginning.
+  __device__ PlainRow(const WeightRef& w, int number)
+      : codes(reinterpret_cast<const Code*>(w.codes + number * w.row_stride)),
+        row(number),
+        cols(w.cols),
+        aligned((reinterpret_cast<std::uintptr_t>(codes) % alignof(Item)) == 0) {}
+  static __host__ __device__ int blocks(const WeightRef& w) { return w.rows; }
+  __device__ int items() const { return (cols + kCols - 1) / kCols; }
+  __device__ int first_col(int item) const { return item * kCols; }
+  __device__ Item load(int item) const {
+    if (aligned && (item + 1) * kCols <= cols) return *reinterpret_cast<const Item*>(codes + item * kCols);
+    Item result = {};
+    for (int i = 0; i < kCols; ++i) {
+      if (item * kCols + i < cols) result.code[i] = codes[item * kCols + i];
     }
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) sum = __fmaf_rn(F::Element::decode(row[i]), input[i], sum);
+    return result;
   }
-  for (int step = kWarp / 2; step > 0; step /= 2) sum = __fadd_rn(sum, __shfl_xor_sync(kAllLanes, sum, step));
-  if (lane == 0) args.logits[token * w.rows + expert] = finish_product(args.router, expert, sum, nullptr);
-}
-
-/// The better of two candidates, each an expert and its logit: the larger logit, of equal ones the lower expert.
-struct Candidate {
-  float logit;
-  int expert;
+  static __device__ float value(const Item& item, int /*row*/, int col) { return F::Element::decode(item.code[col]); }
+  __device__ int row_of(int /*which*/) const { return row; }
 };
-__device__ bool is_better(const Candidate& a, const Candidate& b) {
-  if (b.expert < 0) return a.expert >= 0;
-  return a.expert >= 0 && (a.logit > b.logit || (a.logit == b.logit && a.expert < b.expert));
+
+/// Two rows of a packed BF16 weight, which lie side by side (packing.h); an item is four columns of both.
+struct PackedPair {
+  static constexpr int kRows = 2;
+  static constexpr int kCols = 4;
+  static constexpr int kHeld = 6;
+  using Item = uint4;
+  const std::byte* codes;
+  int first_row;
+  int units;
+
+  __device__ PackedPair(const WeightRef& w, int number)
+      : codes(w.codes + std::int64_t{number / 8} * w.units * unit_bytes(Packing::kBF16) + number % 8 * 64),
+        first_row(number / 8 * kTileRows + number % 8),
+        units(w.units) {}
+  static __host__ __device__ int blocks(const WeightRef& w) { return (w.rows + kTileRows - 1) / kTileRows * 8; }
+  __device__ int items() const { return units * 16; }
+  /// Four items in a row are a fragment's of the four lanes of a row.
+  __device__ int first_col(int item) const { return item / 16 * kUnitCols + item % 4 * 16 + item % 16 / 4 * 4; }
+  __device__ Item load(int item) const {
+    return *reinterpret_cast<const uint4*>(codes + item / 4 * kPieceBytes + item % 4 * 16);
+  }
+  static __device__ float value(const Item& item, int row, int col) {
+    const std::uint32_t word = col < 2 ? (row == 0 ? item.x : item.y) : (row == 0 ? item.z : item.w);
+    return BF16Codec::decode(static_cast<BF16Codec::Code>(col % 2 == 0 ? word : word >> 16));
+  }
+  __device__ int row_of(int which) const { return first_row + which * 8; }
+};
+
+struct RouteKernelArgs {
+  RouterLogits logits;
+  ChooseExperts choice;
+  unsigned* arrivals;  ///< [token tiles], zeros
+  bool aligned;        ///< rows of x begin at multiples of 16 bytes
+};
+
+template <int kCount>
+__device__ void load_input(const RouteKernelArgs& args, std::int64_t token, int col, float (&to)[kCount]) {
+  const float* const x = args.logits.x + token * args.logits.x_stride + col;
+  if (args.aligned && col + kCount <= args.logits.router.weight.cols) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(x + i);
+      to[i] = four.x;
+      to[i + 1] = four.y;
+      to[i + 2] = four.z;
+      to[i + 3] = four.w;
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to[i] = col + i < args.logits.router.weight.cols ? x[i] : 0.0F;
 }
 
-/// What a scan in the order of experts ends with that moves on only to larger logits: the first expert left if its
-/// logit is NaN, else the largest.
-__device__ int choose_next(const float* logits, int experts, const std::uint32_t* taken, int lane) {
-  Candidate best = {0.0F, -1};
-  int first = experts;
-  for (int e = lane; e < experts; e += kWarp) {
-    if ((taken[e / 32] >> (e % 32) & 1U) != 0) continue;
-    first = min(first, e);
-    const Candidate own = {logits[e], e};
-    if (own.logit == own.logit && is_better(own, best)) best = own;
+/// A block's rows (kRows of each of kSets sources) times its kTokens tokens.
+template <class Rows, int kSets, int kTokens>
+struct RouterTile {
+  static constexpr int kResults = kSets * Rows::kRows * kTokens;
+  float sums[kSets][Rows::kRows][kTokens] = {};
+
+  __device__ void add(const RouteKernelArgs& args, std::int64_t first_token, int col,
+                      const typename Rows::Item (&items)[kSets]) {
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      float x[Rows::kCols];
+      const std::int64_t token = first_token + t < args.logits.tokens ? first_token + t : args.logits.tokens - 1;
+      load_input(args, token, col, x);
+#pragma unroll
+      for (int s = 0; s < kSets; ++s) {
+#pragma unroll
+        for (int r = 0; r < Rows::kRows; ++r) {
+#pragma unroll
+          for (int i = 0; i < Rows::kCols; ++i) {
+            sums[s][r][t] = __fmaf_rn(Rows::value(items[s], r, i), x[i], sums[s][r][t]);
+          }
+        }
+      }
+    }
   }
-  for (int step = kWarp / 2; step > 0; step /= 2) {
-    const Candidate other = {__shfl_xor_sync(kAllLanes, best.logit, step),
-                             __shfl_xor_sync(kAllLanes, best.expert, step)};
-    if (is_better(other, best)) best = other;
-    first = min(first, __shfl_xor_sync(kAllLanes, first, step));
+
+  /// Sums over the warp's threads, into shared memory.
+  __device__ void leave(float (&partial)[kWarps][kResults]) const {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+#pragma unroll
+    for (int s = 0; s < kSets; ++s) {
+#pragma unroll
+      for (int r = 0; r < Rows::kRows; ++r) {
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) {
+          float sum = sums[s][r][t];
+#pragma unroll
+          for (int step = kWarp / 2; step > 0; step /= 2) {
+            sum = __fadd_rn(sum, __shfl_xor_sync(choice::kAllLanes, sum, step));
+          }
+          if (threadIdx.x % kWarp == 0) partial[warp][(s * Rows::kRows + r) * kTokens + t] = sum;
+        }
+      }
+    }
   }
-  const float first_logit = logits[first];
-  return first_logit != first_logit ? first : best.expert;
+};
+
+/// Grid: sets of rows, tiles of tokens. Few tokens: one each, and the weights are on their way before the input is.
+template <class Rows, int kSets, int kTokens>
+__global__ void __launch_bounds__(kThreads) route_kernel(const __grid_constant__ RouteKernelArgs args) {
+  extern __shared__ float choice_memory[];
+  using Tile = RouterTile<Rows, kSets, kTokens>;
+  __shared__ float partial[kWarps][Tile::kResults];
+  constexpr int kHeld = kTokens == 1 ? Rows::kHeld : 1;
+  release_successor();
+  const WeightRef& weight = args.logits.router.weight;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int last_set = Rows::blocks(weight) - 1;
+  const auto rows_of = [&](int s) { return Rows(weight, min(static_cast<int>(blockIdx.x) * kSets + s, last_set)); };
+  const int items = rows_of(0).items();
+  typename Rows::Item held[kHeld][kSets];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int item = min(thread + h * kThreads, items - 1);
+#pragma unroll
+    for (int s = 0; s < kSets; ++s) held[h][s] = rows_of(s).load(item);
+  }
+  wait_for_predecessor();
+  const std::int64_t first_token = std::int64_t{blockIdx.y} * kTokens;
+  Tile tile;
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int item = thread + h * kThreads;
+    if (item < items) tile.add(args, first_token, rows_of(0).first_col(item), held[h]);
+  }
+  for (int item = thread + kHeld * kThreads; item < items; item += kThreads) {
+    typename Rows::Item loaded[kSets];
+#pragma unroll
+    for (int s = 0; s < kSets; ++s) loaded[s] = rows_of(s).load(item);
+    tile.add(args, first_token, rows_of(0).first_col(item), loaded);
+  }
+  tile.leave(partial);
+  __syncthreads();
+  if (thread < Tile::kResults) {
+    float sum = partial[0][thread];
+#pragma unroll
+    for (int warp = 1; warp < kWarps; ++warp) sum = __fadd_rn(sum, partial[warp][thread]);
+    const int set = static_cast<int>(blockIdx.x) * kSets + thread / (Rows::kRows * kTokens);
+    const int row = Rows(weight, min(set, last_set)).row_of(thread / kTokens % Rows::kRows);
+    const std::int64_t token = first_token + thread % kTokens;
+    if (set <= last_set && row < weight.rows && token < args.logits.tokens) {
+      args.logits.logits[token * weight.rows + row] = finish_product(args.logits.router, row, sum, nullptr);
+    }
+  }
+  if (!arrives_last(args.arrivals + blockIdx.y, gridDim.x)) return;
+  const int warp = thread / kWarp;
+  const int words = ChoiceMemory::words(args.choice.experts, args.choice.top_k);
+  const ChoiceMemory memory = ChoiceMemory::at(choice_memory + warp * words, args.choice.experts);
+  for (int t = warp; t < kTokens && first_token + t < args.logits.tokens; t += kWarps) {
+    choose_for(args.choice, first_token + t, memory);
+  }
 }
 
-/// A warp a token. Shared memory: its logits, a bit an expert, set once it is taken, and those taken.
+/// A warp a token.
 __global__ void __launch_bounds__(kWarp) choose_kernel(const __grid_constant__ ChooseExperts args) {
-  extern __shared__ float shared_logits[];
+  extern __shared__ float choice_memory[];
   release_successor();
   wait_for_predecessor();
-  const int lane = static_cast<int>(threadIdx.x);
-  const std::int64_t token = blockIdx.x;
-  float* const logits = shared_logits;
-  auto* const taken = reinterpret_cast<std::uint32_t*>(shared_logits + args.experts);
-  auto* const chosen = reinterpret_cast<std::int32_t*>(taken + (args.experts + 31) / 32);
-  for (int e = lane; e < args.experts; e += kWarp) logits[e] = args.logits[token * args.experts + e];
-  std::int32_t* ids = args.ids + token * args.top_k;
-  for (int i = lane; i < (args.experts + 31) / 32; i += kWarp) taken[i] = 0;
-  __syncwarp();
-  for (int j = 0; j < args.top_k; ++j) {
-    const int best = choose_next(logits, args.experts, taken, lane);
-    __syncwarp();
-    if (lane == 0) {
-      taken[best / 32] |= 1U << (best % 32);
-      chosen[j] = best;
-      ids[j] = best;
-    }
-    __syncwarp();
+  choose_for(args, blockIdx.x, ChoiceMemory::at(choice_memory, args.experts));
+}
+
+std::size_t choice_bytes(const ChooseExperts& args) {
+  return static_cast<std::size_t>(ChoiceMemory::words(args.experts, args.top_k)) * sizeof(float);
+}
+
+template <class Rows>
+cudaError_t launch_route(const RouteKernelArgs& args, cudaStream_t stream) {
+  constexpr std::int64_t kFewTokens = 16;
+  constexpr int kTokens = 8;
+  constexpr int kSets = 4 / Rows::kRows;
+  const int sets = Rows::blocks(args.logits.router.weight);
+  const std::size_t bytes = kWarps * choice_bytes(args.choice);
+  if (args.logits.tokens <= kFewTokens) {
+    const dim3 grid(static_cast<unsigned>(sets), static_cast<unsigned>(args.logits.tokens));
+    return launch_dependent(route_kernel<Rows, 1, 1>, grid, kThreads, bytes, stream, args);
   }
-  const double largest = logits[chosen[0]];
-  double total = 0.0;
-  const int count = args.softmax_all ? args.experts : args.top_k;
-  for (int i = lane; i < count; i += kWarp) total += exp(double{logits[args.softmax_all ? i : chosen[i]]} - largest);
-  for (int step = kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(kAllLanes, total, step);
-  for (int j = lane; j < args.top_k; j += kWarp) {
-    const int expert = chosen[j];
-    float weight = static_cast<float>(exp(double{logits[expert]} - largest) / total);
-    if (args.expert_scale != nullptr) weight = __fmul_rn(weight, args.expert_scale[expert]);
-    args.weights[token * args.top_k + j] = weight;
-  }
+  const dim3 grid(static_cast<unsigned>((sets + kSets - 1) / kSets),
+                  static_cast<unsigned>((args.logits.tokens + kTokens - 1) / kTokens));
+  return launch_dependent(route_kernel<Rows, kSets, kTokens>, grid, kThreads, bytes, stream, args);
 }
 
 }  // namespace
 
-bool has_router_kernel(FormatId format, const WeightRef& router) {
-  return format_info(format).has_plain && router.packing == Packing::kNone;
+bool has_route_kernel(FormatId format, const WeightRef& router) {
+  return router.packing == Packing::kBF16 || (router.packing == Packing::kNone && format_info(format).has_plain);
 }
 
-cudaError_t router_logits(FormatId format, const RouterLogits& args, cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((args.router.weight.rows + kWarps - 1) / kWarps),
-                  static_cast<unsigned>(args.tokens));
+cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExperts& choice, unsigned* arrivals,
+                  cudaStream_t stream) {
+  const bool aligned = logits.x_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(logits.x) % 16 == 0;
+  const RouteKernelArgs args = {logits, choice, arrivals, aligned};
+  if (logits.router.weight.packing == Packing::kBF16) return launch_route<PackedPair>(args, stream);
   cudaError_t error = cudaErrorInvalidValue;
   visit_format(format, [&]<class F>(std::type_identity<F>) {
-    if constexpr (HasPlain<F>) error = launch_dependent(router_kernel<F>, grid, kWarp * kWarps, 0, stream, args);
+    if constexpr (HasPlain<F>) error = launch_route<PlainRow<F>>(args, stream);
   });
   return error;
 }
 
 cudaError_t choose_experts(const ChooseExperts& args, cudaStream_t stream) {
-  const std::size_t bytes =
-      static_cast<std::size_t>(args.experts + (args.experts + 31) / 32 + args.top_k) * sizeof(float);
-  return launch_dependent(choose_kernel, dim3(static_cast<unsigned>(args.tokens)), kWarp, bytes, stream, args);
+  return launch_dependent(choose_kernel, dim3(static_cast<unsigned>(args.tokens)), kWarp, choice_bytes(args), stream,
+                          args);
 }
 
 }  // namespace vernier::cuda

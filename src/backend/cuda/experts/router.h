@@ -18,11 +18,6 @@ struct RouterLogits {
   float* logits = nullptr;  ///< out [tokens, experts]
 };
 
-/// True where router_logits() has a kernel for the weight: plain elements, not packed.
-[[nodiscard]] bool has_router_kernel(FormatId format, const WeightRef& router);
-/// logits = router(x), all in fp32.
-[[nodiscard]] cudaError_t router_logits(FormatId format, const RouterLogits& args, cudaStream_t stream);
-
 struct ChooseExperts {
   const float* logits = nullptr;  ///< [tokens, experts]
   std::int64_t tokens = 0;
@@ -35,5 +30,12 @@ struct ChooseExperts {
 };
 /// As choose_experts() of backend/routing.h, for every token.
 [[nodiscard]] cudaError_t choose_experts(const ChooseExperts& args, cudaStream_t stream);
+
+/// True where route() has a kernel for the weight: plain elements, or packed BF16.
+[[nodiscard]] bool has_route_kernel(FormatId format, const WeightRef& router);
+/// Both in one launch: logits = router(x), all in fp32, and the choice from them. `arrivals`: a zero for each token,
+/// and zeros again afterwards.
+[[nodiscard]] cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExperts& choice,
+                                unsigned* arrivals, cudaStream_t stream);
 
 }  // namespace vernier::cuda

@@ -10,6 +10,8 @@ namespace {
 
 /// Beyond this the blocks fold their splits themselves: parallel enough by then, and it bounds the working memory.
 constexpr std::size_t kMaxPartialBytes = std::size_t{256} << 20;
+/// So many that the last block of a tile folds as quickly as a kernel of its own would begin.
+constexpr std::int32_t kFewSplits = 16;
 
 /// y of one head of one token from the partial states of its splits, in their order.
 __global__ void __launch_bounds__(kAttentionThreads) fold_kernel(const __grid_constant__ AttentionKernelArgs args) {
@@ -22,17 +24,8 @@ __global__ void __launch_bounds__(kAttentionThreads) fold_kernel(const __grid_co
   const DeviceSlice slice = args.step.slices[slice_index];
   const KeyRange keys = visible_keys(args, slice.past + static_cast<std::int32_t>(row) - slice.first_row);
   const std::int32_t dim = args.kv.head_dim;
-  const std::int32_t last_split = (keys.end - 1) / kSplitKeys;
   for (int d = static_cast<int>(threadIdx.x); d < dim; d += kAttentionThreads) {
-    float sum = 0.0F;
-    SoftmaxState state = empty_state();
-#pragma unroll 4
-    for (std::int32_t split = keys.first / kSplitKeys; split <= last_split; ++split) {
-      const float* const from = partial_of(args, row, head, split);
-      const FoldFactors factors = fold(state, {from[dim], from[dim + 1]});
-      sum = fold_value(sum, from[d], factors);
-    }
-    args.y.data[row * args.y.stride + std::int64_t{head} * dim + d] = __fmul_rn(sum, finish(args, head, state));
+    args.y.data[row * args.y.stride + std::int64_t{head} * dim + d] = fold_splits(args, row, head, d, keys);
   }
 }
 
@@ -95,18 +88,23 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
                                      .weight_terms = context.precision == Precision::kF32 ? 3 : 2,
                                      .step = step,
                                      .partials = nullptr,
-                                     .num_splits = attention_splits(args.slices)};
+                                     .num_splits = attention_splits(args.slices),
+                                     .arrivals = nullptr};
   // Which kernel runs depends on the layer alone, never on the step.
   if (can_attend_mma(kv)) {
     const std::int64_t queries = args.q.rows * (args.num_heads / kv.num_kv_heads);
     VN_TRY(plan_splits(context, (queries / 32 + static_cast<std::int64_t>(args.slices.size())) * kv.num_kv_heads,
                        kernel_args));
+    if (kernel_args.partials != nullptr && kernel_args.num_splits <= kFewSplits) {
+      const std::int64_t tiles = std::int64_t{extent.tokens} * (args.num_heads / kv.num_kv_heads) / 16 + 1;
+      VN_ASSIGN(kernel_args.arrivals, context.scratch.counters(tiles * kv.num_kv_heads * kernel_args.step.num_slices));
+    }
     VN_TRY(attend_mma(context, kernel_args, extent.tokens));
   } else {
     VN_TRY(plan_splits(context, args.q.rows * args.num_heads, kernel_args));
     VN_TRY(attend_scalar(context, kernel_args));
   }
-  if (kernel_args.partials == nullptr) return {};
+  if (kernel_args.partials == nullptr || kernel_args.arrivals != nullptr) return {};
   const LaunchShape shape = {dim3(static_cast<unsigned>(args.q.rows), static_cast<unsigned>(args.num_heads)),
                              dim3(kAttentionThreads)};
   return launch(context, shape, fold_kernel, kernel_args);

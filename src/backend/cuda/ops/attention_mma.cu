@@ -6,9 +6,11 @@
 // is folded in the order of the warps. Keys and values come straight from the cache into the registers that the
 // instruction wants: the order of the dimensions within a product and of the columns of its result are free, so each
 // lane takes eight neighbouring numbers at a time.
+#include "backend/cuda/arrivals.cuh"
 #include "backend/cuda/ops/attention.h"
 #include "backend/cuda/ops/attention_fragment.cuh"
 #include "backend/cuda/ops/math.cuh"
+#include "backend/cuda/ops/prefetch.cuh"
 
 namespace vernier::cuda {
 namespace {
@@ -41,6 +43,8 @@ struct Tile {
   KeyRange keys;             ///< that some row of the tile sees
 
   __device__ bool holds(std::int32_t row) const { return first_query + row < num_queries; }
+  /// Rows of the block's that hold a query: the first ones.
+  __device__ std::int32_t rows(std::int32_t most) const { return min(most, num_queries - first_query); }
   __device__ std::int32_t token(std::int32_t row) const { return (first_query + row) / group; }
   __device__ std::int32_t head(std::int32_t row) const { return kv_head * group + (first_query + row) % group; }
   __device__ std::int64_t matrix_row(std::int32_t row) const { return std::int64_t{slice.first_row} + token(row); }
@@ -242,19 +246,37 @@ __device__ void add_values(const AttentionKernelArgs& args, std::int32_t cell, L
   }
 }
 
+/// The cell (row of keys and of values) of the lane's key in the run that begins at `begin`. Keys that no row sees may
+/// lie in pages that don't exist: a neighbour's numbers stand in, with weight 0.
+__device__ std::int32_t cell_of_run(const AttentionKernelArgs& args, const Tile& tile, std::int32_t begin) {
+  const std::int32_t lane = static_cast<std::int32_t>(threadIdx.x) % kWarpSize;
+  const std::int32_t position = min(max(begin + lane, tile.keys.first), tile.keys.end - 1);
+  return static_cast<std::int32_t>(kv_index(args.kv, args.step, tile.slice, position, tile.kv_head) / args.kv.head_dim);
+}
+
+/// Asks for this warp's keys and values of a split.
+template <class Cell, int kDim>
+__device__ void prefetch_split(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split) {
+  constexpr int kBytes = kDim * static_cast<int>(sizeof(typename Cell::Code));
+  const auto warp = static_cast<std::int32_t>(threadIdx.x) / kWarpSize;
+  for (std::int32_t at = warp * kRunKeys; at < kSplitKeys; at += kAttentionWarps * kRunKeys) {
+    const std::int32_t begin = split * kSplitKeys + at;
+    if (begin >= tile.keys.end || begin + kRunKeys <= tile.keys.first) continue;
+    const std::int64_t first = std::int64_t{cell_of_run(args, tile, begin)} * kDim;
+    prefetch_to_l2<kBytes>(static_cast<const typename Cell::Code*>(args.kv.keys) + first);
+    prefetch_to_l2<kBytes>(static_cast<const typename Cell::Code*>(args.kv.values) + first);
+  }
+}
+
 /// This warp's keys of a split.
 template <class Cell, int kDim, int kRowTiles>
 __device__ void run_warp(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
                          const Shared<kDim, kRowTiles>& shared, Lane<kDim, kRowTiles>& state) {
   const auto warp = static_cast<std::int32_t>(threadIdx.x) / kWarpSize;
-  const auto lane = static_cast<std::int32_t>(threadIdx.x) % kWarpSize;
   for (std::int32_t at = warp * kRunKeys; at < kSplitKeys; at += kAttentionWarps * kRunKeys) {
     const std::int32_t begin = split * kSplitKeys + at;
     if (begin >= tile.keys.end || begin + kRunKeys <= tile.keys.first) continue;
-    // Keys that no row sees may lie in pages that don't exist: a neighbour's numbers stand in, with weight 0.
-    const std::int32_t position = min(max(begin + lane, tile.keys.first), tile.keys.end - 1);
-    const auto cell =
-        static_cast<std::int32_t>(kv_index(args.kv, args.step, tile.slice, position, tile.kv_head) / kDim);
+    const std::int32_t cell = cell_of_run(args, tile, begin);
     float scores[kRowTiles][kRunTiles][4] = {};
     score_keys<Cell>(args, shared, cell, scores);
     weigh(args, begin, state, scores);
@@ -322,20 +344,34 @@ __device__ void write_partials(const AttentionKernelArgs& args, const Tile& tile
     }
   }
   __syncthreads();
-  for (int i = thread; i < kRows * kDim; i += kAttentionThreads) {
+#pragma unroll 4
+  for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
     const int row = i / kDim;
-    if (!tile.holds(row)) continue;
     partial_of(args, tile.matrix_row(row), tile.head(row), split)[i % kDim] = fold_sums(shared, row, i % kDim);
   }
 }
 
+/// y of the tile's rows from the partial states of all splits.
+template <int kDim, int kRows>
+__device__ void fold_tile(const AttentionKernelArgs& args, const Tile& tile) {
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
+    const int row = i / kDim;
+    const std::int32_t head = tile.head(row);
+    const KeyRange keys = visible_keys(args, tile.slice.past + tile.token(row));
+    args.y.data[tile.matrix_row(row) * args.y.stride + std::int64_t{head} * kDim + i % kDim] =
+        fold_splits(args, tile.matrix_row(row), head, i % kDim, keys);
+  }
+}
+
 template <int kDim, int kRowTiles>
-__device__ void add_split(Shared<kDim, kRowTiles>& shared) {
+__device__ void add_split(const Tile& tile, Shared<kDim, kRowTiles>& shared) {
   constexpr int kRows = kRowTiles * kTileRows;
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < kRows) (void)fold_states(shared, thread);
   __syncthreads();
-  for (int i = thread; i < kRows * kDim; i += kAttentionThreads) {
+#pragma unroll 4
+  for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
     const int row = i / kDim;
     float& sum = shared.sums[row][i % kDim];
     sum = fold_value(sum, fold_sums(shared, row, i % kDim), shared.factors[row][kAttentionWarps]);
@@ -362,7 +398,6 @@ template <class Cell, int kDim, int kRowTiles>
 __global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
     mma_kernel(const __grid_constant__ AttentionKernelArgs args) {
   release_successor();
-  wait_for_predecessor();
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<kDim, kRowTiles>*>(memory);
   constexpr int kRows = kRowTiles * kTileRows;
@@ -370,11 +405,15 @@ __global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
   // Late tiles see the most keys: they begin first.
   const Tile tile = make_tile<kRows>(args, static_cast<std::int32_t>(blockIdx.z) / splits,
                                      static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
-  if (tile.first_query >= tile.num_queries) return;
   const std::int32_t first_split = tile.keys.first / kSplitKeys;
   const std::int32_t last_split = (tile.keys.end - 1) / kSplitKeys;
   const auto own_split = static_cast<std::int32_t>(blockIdx.z) % splits;
-  if (args.partials != nullptr && (own_split < first_split || own_split > last_split)) return;
+  const bool is_idle = tile.first_query >= tile.num_queries ||
+                       (args.partials != nullptr && (own_split < first_split || own_split > last_split));
+  // No kernel writes the step's tables: they can be read before the wait.
+  if (!is_idle) prefetch_split<Cell, kDim>(args, tile, args.partials != nullptr ? own_split : first_split);
+  wait_for_predecessor();
+  if (is_idle) return;
   const int thread = static_cast<int>(threadIdx.x);
   load_queries(args, tile, shared);
   if (thread < kRows) shared.running[thread] = empty_state();
@@ -393,18 +432,22 @@ __global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
     leave(state, shared);
     __syncthreads();
     write_partials(args, tile, own_split, shared);
+    if (args.arrivals == nullptr) return;
+    const unsigned tile_number = (blockIdx.z / splits * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    if (!arrives_last(args.arrivals + tile_number, static_cast<unsigned>(last_split - first_split + 1))) return;
+    fold_tile<kDim, kRows>(args, tile);
     return;
   }
   for (std::int32_t split = first_split; split <= last_split; ++split) {
+    if (tile.slice.num_tokens == 1 && split < last_split) prefetch_split<Cell, kDim>(args, tile, split + 1);
     reset(state);
     run_warp<Cell>(args, tile, split, shared, state);
     leave(state, shared);
     __syncthreads();
-    add_split(shared);
+    add_split(tile, shared);
   }
-  for (int i = thread; i < kRows * kDim; i += kAttentionThreads) {
+  for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
     const int row = i / kDim;
-    if (!tile.holds(row)) continue;
     const std::int32_t head = tile.head(row);
     args.y.data[tile.matrix_row(row) * args.y.stride + std::int64_t{head} * kDim + i % kDim] =
         __fmul_rn(shared.sums[row][i % kDim], finish(args, head, shared.running[row]));

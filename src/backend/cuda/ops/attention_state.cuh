@@ -30,6 +30,9 @@ struct AttentionKernelArgs {
   /// splits of its rows.
   float* partials;
   std::int32_t num_splits;
+  /// A zero for each tile of each KV head and slice: the last block of those that share one folds. Null: fold_kernel
+  /// does.
+  unsigned* arrivals;
 };
 
 /// Largest score, sum of exponentials, and (elsewhere) the weighted sum of values. No key yet: -infinity, 0, 0.
@@ -95,6 +98,23 @@ __device__ inline KeyRange visible_keys(const AttentionKernelArgs& args, std::in
 __device__ inline float* partial_of(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head,
                                     std::int32_t split) {
   return args.partials + ((row * args.num_heads + head) * args.num_splits + split) * (args.kv.head_dim + 2);
+}
+
+/// Dimension d of y for one head of one token from the partial states of its splits, in their order. Other blocks of
+/// the same kernel may have written them.
+__device__ inline float fold_splits(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head, int d,
+                                    KeyRange keys) {
+  const std::int32_t dim = args.kv.head_dim;
+  const std::int32_t last_split = (keys.end - 1) / kSplitKeys;
+  float sum = 0.0F;
+  SoftmaxState state = empty_state();
+#pragma unroll 4
+  for (std::int32_t split = keys.first / kSplitKeys; split <= last_split; ++split) {
+    const float* const from = partial_of(args, row, head, split);
+    const FoldFactors factors = fold(state, {__ldcg(from + dim), __ldcg(from + dim + 1)});
+    sum = fold_value(sum, __ldcg(from + d), factors);
+  }
+  return __fmul_rn(sum, finish(args, head, state));
 }
 
 }  // namespace vernier::cuda

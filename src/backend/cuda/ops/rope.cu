@@ -34,17 +34,41 @@ struct RopeKernelArgs {
   KvLayer kv;
 };
 
-/// Copies a head into the warp's shared memory, normed if `normalize`.
-__device__ void load_head(const float* from, float* head, int dim, bool normalize, const float* weight, float eps) {
+/// What a head is normed with before it is rotated.
+struct HeadNorm {
+  bool normalize;
+  const float* weight;  ///< null: ones
+  float eps;
+};
+
+/// Copies a head into the warp's shared memory, normed.
+__device__ void load_head(const float* from, float* head, int dim, const HeadNorm& norm) {
+  constexpr int kHeld = 8;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  float weight[kHeld];  // asked for together with the head: the sum's end is too late
   float squares = 0.0F;
-  for (int d = lane; d < dim; d += kWarpSize) {
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const int d = lane + i * kWarpSize;
+    weight[i] = norm.weight != nullptr && d < dim ? norm.weight[d] : 1.0F;
+    const float value = d < dim ? from[d] : 0.0F;
+    if (d < dim) head[d] = value;
+    squares += value * value;
+  }
+  for (int d = lane + kHeld * kWarpSize; d < dim; d += kWarpSize) {
     head[d] = from[d];
     squares += head[d] * head[d];
   }
-  if (normalize) {
-    const float factor = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(dim) + eps);
-    for (int d = lane; d < dim; d += kWarpSize) head[d] *= factor * (weight != nullptr ? weight[d] : 1.0F);
+  if (norm.normalize) {
+    const float factor = 1.0F / sqrtf(warp_sum(squares) / static_cast<float>(dim) + norm.eps);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      const int d = lane + i * kWarpSize;
+      if (d < dim) head[d] *= factor * weight[i];
+    }
+    for (int d = lane + kHeld * kWarpSize; d < dim; d += kWarpSize) {
+      head[d] *= factor * (norm.weight != nullptr ? norm.weight[d] : 1.0F);
+    }
   }
   __syncwarp();
 }
@@ -62,6 +86,17 @@ __device__ void rotate_head(const Rotation& rotation, const float2* angles, floa
   __syncwarp();
 }
 
+/// Cosine and sine of each pair, by all threads of the block.
+__device__ void make_angles(const Rotation& rotation, std::int32_t position, float2* angles) {
+  for (int j = static_cast<int>(threadIdx.x); j < rotation.pairs; j += static_cast<int>(blockDim.x)) {
+    double sine = 0.0;
+    double cosine = 0.0;
+    sincos(static_cast<double>(position) * rotation.frequencies[j], &sine, &cosine);
+    const double magnitude = rotation.magnitude;
+    angles[j] = {static_cast<float>(cosine * magnitude), static_cast<float>(sine * magnitude)};
+  }
+}
+
 template <class Cell>
 __device__ void store_head(const float* head, void* elements, std::int64_t index, int dim, float scale) {
   auto* const to = static_cast<typename Cell::Code*>(elements) + index;
@@ -71,21 +106,16 @@ __device__ void store_head(const float* head, void* elements, std::int64_t index
 template <class Cell>
 __global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_constant__ RopeKernelArgs args) {
   release_successor();
-  wait_for_predecessor();
   extern __shared__ float2 angles[];
   const std::int64_t row = blockIdx.x;
+  // No kernel writes the step's tables: position and angles need not wait.
   const std::int32_t slice_index = args.step.slice_of_row[row];
-  if (slice_index < 0) return;
-  const DeviceSlice slice = args.step.slices[slice_index];
+  const DeviceSlice slice = slice_index < 0 ? DeviceSlice{} : args.step.slices[slice_index];
   const std::int32_t position = slice.past + static_cast<std::int32_t>(row) - slice.first_row;
   const Rotation& rotation = args.rotation;
-  for (int j = static_cast<int>(threadIdx.x); j < rotation.pairs; j += static_cast<int>(blockDim.x)) {
-    double sine = 0.0;
-    double cosine = 0.0;
-    sincos(static_cast<double>(position) * rotation.frequencies[j], &sine, &cosine);
-    const double magnitude = rotation.magnitude;
-    angles[j] = {static_cast<float>(cosine * magnitude), static_cast<float>(sine * magnitude)};
-  }
+  make_angles(rotation, position, angles);
+  wait_for_predecessor();
+  if (slice_index < 0) return;
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int dim = args.head_dim;
@@ -97,7 +127,7 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_co
     __syncwarp();
     if (item < args.num_heads) {
       float* const q = args.q.data + row * args.q.stride + std::int64_t{item} * dim;
-      load_head(q, head, dim, args.q_norm != nullptr, args.q_norm, args.eps);
+      load_head(q, head, dim, {args.q_norm != nullptr, args.q_norm, args.eps});
       rotate_head(rotation, angles, head);
       for (int d = static_cast<int>(threadIdx.x) % kWarpSize; d < dim; d += kWarpSize) q[d] = head[d];
       continue;
@@ -107,13 +137,13 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_co
     const int h = is_key ? kv_item : kv_item - args.num_kv_heads;
     const std::int64_t index = kv_index(args.kv, args.step, slice, position, h);
     if (is_key) {
-      load_head(args.k.data + row * args.k.stride + std::int64_t{h} * dim, head, dim, args.k_norm != nullptr,
-                args.k_norm, args.eps);
+      load_head(args.k.data + row * args.k.stride + std::int64_t{h} * dim, head, dim,
+                {args.k_norm != nullptr, args.k_norm, args.eps});
       rotate_head(rotation, angles, head);
       store_head<Cell>(head, args.kv.keys, index, dim, args.kv.key_scale);
     } else {
-      load_head(args.v.data + row * args.v.stride + std::int64_t{h} * dim, head, dim, args.normalize_v, nullptr,
-                args.eps);
+      load_head(args.v.data + row * args.v.stride + std::int64_t{h} * dim, head, dim,
+                {args.normalize_v, nullptr, args.eps});
       store_head<Cell>(head, args.kv.values, index, dim, args.kv.value_scale);
     }
   }
