@@ -86,6 +86,7 @@ __device__ void choose_held(const ChoiceMemory& memory, int experts, int top_k, 
     const int e = lane + i * kWarp;
     key[i] = e < experts ? order_key(memory.logits[e]) : INT_MIN;
   }
+#pragma unroll 1
   for (int j = 0; j < top_k; ++j) {
     int best = key[0];
     int at = 0;
@@ -113,11 +114,21 @@ __device__ inline void choose_for(const ChooseExperts& args, std::int64_t token,
   using choice::kAllLanes;
   using choice::kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kAtOnce = 8;  // on their way together
   bool has_nan = false;
-  for (int e = lane; e < args.experts; e += kWarp) {
-    const float logit = __ldcg(args.logits + token * args.experts + e);
-    memory.logits[e] = logit;
-    has_nan |= logit != logit;
+#pragma unroll 1
+  for (int begin = lane; begin < args.experts; begin += kWarp * kAtOnce) {
+    float logits[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int e = begin + i * kWarp;
+      logits[i] = e < args.experts ? __ldcg(args.logits + token * args.experts + e) : 0.0F;
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i * kWarp < args.experts) memory.logits[begin + i * kWarp] = logits[i];
+      has_nan |= logits[i] != logits[i];
+    }
   }
   __syncwarp();
   if (__any_sync(kAllLanes, has_nan) != 0 || args.experts > 16 * kWarp) {
@@ -132,10 +143,12 @@ __device__ inline void choose_for(const ChooseExperts& args, std::int64_t token,
   const double largest = memory.logits[memory.chosen[0]];
   double total = 0.0;
   const int count = args.softmax_all ? args.experts : args.top_k;
+#pragma unroll 1
   for (int i = lane; i < count; i += kWarp) {
     total += exp(double{memory.logits[args.softmax_all ? i : memory.chosen[i]]} - largest);
   }
   for (int step = kWarp / 2; step > 0; step /= 2) total += __shfl_xor_sync(kAllLanes, total, step);
+#pragma unroll 1
   for (int j = lane; j < args.top_k; j += kWarp) {
     const int expert = memory.chosen[j];
     float weight = static_cast<float>(exp(double{memory.logits[expert]} - largest) / total);

@@ -14,9 +14,10 @@ constexpr int kWarp = 32;
 constexpr int kWarps = 4;
 constexpr int kThreads = kWarp * kWarps;
 
-/// A row as published; an item is eight columns.
-template <class F>
+/// A row as published; an item is eight columns. kAligned: rows are whole items, each aligned.
+template <class F, bool kAligned>
 struct PlainRow {
+  static constexpr bool kIsAligned = kAligned;
   static constexpr int kRows = 1;
   static constexpr int kCols = 8;
   static constexpr int kHeld = 4;  ///< items of a thread that are asked for before there is input
@@ -27,31 +28,38 @@ struct PlainRow {
   const Code* codes;
   int row;
   int cols;
-  bool aligned;
 
   /// Row `number`; rows of a placed weight are whole elements from an aligned beginning.
   __device__ PlainRow(const WeightRef& w, int number)
-      : codes(reinterpret_cast<const Code*>(w.codes + number * w.row_stride)),
-        row(number),
-        cols(w.cols),
-        aligned((reinterpret_cast<std::uintptr_t>(codes) % alignof(Item)) == 0) {}
+      : codes(reinterpret_cast<const Code*>(w.codes + number * w.row_stride)), row(number), cols(w.cols) {}
+  static bool is_aligned(const WeightRef& w) {
+    return w.cols % kCols == 0 && w.row_stride % alignof(Item) == 0 &&
+           reinterpret_cast<std::uintptr_t>(w.codes) % alignof(Item) == 0;
+  }
   static __host__ __device__ int blocks(const WeightRef& w) { return w.rows; }
   __device__ int items() const { return (cols + kCols - 1) / kCols; }
   __device__ int first_col(int item) const { return item * kCols; }
   __device__ Item load(int item) const {
-    if (aligned && (item + 1) * kCols <= cols) return *reinterpret_cast<const Item*>(codes + item * kCols);
-    Item result = {};
-    for (int i = 0; i < kCols; ++i) {
-      if (item * kCols + i < cols) result.code[i] = codes[item * kCols + i];
+    if constexpr (kAligned) {
+      return *reinterpret_cast<const Item*>(codes + item * kCols);
+    } else {
+      Item result = {};
+#pragma unroll
+      for (int i = 0; i < kCols; ++i) {
+        if (item * kCols + i < cols) result.code[i] = codes[item * kCols + i];
+      }
+      return result;
     }
-    return result;
   }
   static __device__ float value(const Item& item, int /*row*/, int col) { return F::Element::decode(item.code[col]); }
   __device__ int row_of(int /*which*/) const { return row; }
 };
 
-/// Two rows of a packed BF16 weight, which lie side by side (packing.h); an item is four columns of both.
+/// Two rows of a packed BF16 weight, which lie side by side (packing.h); an item is four columns of both. kAligned: the
+/// input's columns are whole items.
+template <bool kAligned>
 struct PackedPair {
+  static constexpr bool kIsAligned = kAligned;
   static constexpr int kRows = 2;
   static constexpr int kCols = 4;
   static constexpr int kHeld = 6;
@@ -60,6 +68,7 @@ struct PackedPair {
   int first_row;
   int units;
 
+  static bool is_aligned(const WeightRef& w) { return w.cols % kUnitCols == 0; }
   __device__ PackedPair(const WeightRef& w, int number)
       : codes(w.codes + std::int64_t{number / 8} * w.units * unit_bytes(Packing::kBF16) + number % 8 * 64),
         first_row(number / 8 * kTileRows + number % 8),
@@ -82,13 +91,12 @@ struct RouteKernelArgs {
   RouterLogits logits;
   ChooseExperts choice;
   unsigned* arrivals;  ///< [token tiles], zeros
-  bool aligned;        ///< rows of x begin at multiples of 16 bytes
 };
 
-template <int kCount>
+template <bool kAligned, int kCount>
 __device__ void load_input(const RouteKernelArgs& args, std::int64_t token, int col, float (&to)[kCount]) {
   const float* const x = args.logits.x + token * args.logits.x_stride + col;
-  if (args.aligned && col + kCount <= args.logits.router.weight.cols) {
+  if constexpr (kAligned) {
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
       const float4 four = *reinterpret_cast<const float4*>(x + i);
@@ -97,10 +105,10 @@ __device__ void load_input(const RouteKernelArgs& args, std::int64_t token, int 
       to[i + 2] = four.z;
       to[i + 3] = four.w;
     }
-    return;
-  }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = col + i < args.logits.router.weight.cols ? x[i] : 0.0F;
+    for (int i = 0; i < kCount; ++i) to[i] = col + i < args.logits.router.weight.cols ? x[i] : 0.0F;
+  }
 }
 
 /// A block's rows (kRows of each of kSets sources) times its kTokens tokens.
@@ -115,7 +123,7 @@ struct RouterTile {
     for (int t = 0; t < kTokens; ++t) {
       float x[Rows::kCols];
       const std::int64_t token = first_token + t < args.logits.tokens ? first_token + t : args.logits.tokens - 1;
-      load_input(args, token, col, x);
+      load_input<Rows::kIsAligned>(args, token, col, x);
 #pragma unroll
       for (int s = 0; s < kSets; ++s) {
 #pragma unroll
@@ -178,6 +186,7 @@ __global__ void __launch_bounds__(kThreads) route_kernel(const __grid_constant__
     const int item = thread + h * kThreads;
     if (item < items) tile.add(args, first_token, rows_of(0).first_col(item), held[h]);
   }
+#pragma unroll 1
   for (int item = thread + kHeld * kThreads; item < items; item += kThreads) {
     typename Rows::Item loaded[kSets];
 #pragma unroll
@@ -242,12 +251,19 @@ bool has_route_kernel(FormatId format, const WeightRef& router) {
 
 cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExperts& choice, unsigned* arrivals,
                   cudaStream_t stream) {
+  const WeightRef& weight = logits.router.weight;
   const bool aligned = logits.x_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(logits.x) % 16 == 0;
-  const RouteKernelArgs args = {logits, choice, arrivals, aligned};
-  if (logits.router.weight.packing == Packing::kBF16) return launch_route<PackedPair>(args, stream);
+  const RouteKernelArgs args = {logits, choice, arrivals};
+  if (weight.packing == Packing::kBF16) {
+    return aligned && PackedPair<true>::is_aligned(weight) ? launch_route<PackedPair<true>>(args, stream)
+                                                           : launch_route<PackedPair<false>>(args, stream);
+  }
   cudaError_t error = cudaErrorInvalidValue;
   visit_format(format, [&]<class F>(std::type_identity<F>) {
-    if constexpr (HasPlain<F>) error = launch_route<PlainRow<F>>(args, stream);
+    if constexpr (HasPlain<F>) {
+      error = aligned && PlainRow<F, true>::is_aligned(weight) ? launch_route<PlainRow<F, true>>(args, stream)
+                                                               : launch_route<PlainRow<F, false>>(args, stream);
+    }
   });
   return error;
 }

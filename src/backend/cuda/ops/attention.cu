@@ -14,6 +14,7 @@ constexpr std::size_t kMaxPartialBytes = std::size_t{256} << 20;
 constexpr std::int32_t kFewSplits = 16;
 
 /// y of one head of one token from the partial states of its splits, in their order.
+template <int kWidth>
 __global__ void __launch_bounds__(kAttentionThreads) fold_kernel(const __grid_constant__ AttentionKernelArgs args) {
   release_successor();
   wait_for_predecessor();
@@ -24,8 +25,11 @@ __global__ void __launch_bounds__(kAttentionThreads) fold_kernel(const __grid_co
   const DeviceSlice slice = args.step.slices[slice_index];
   const KeyRange keys = visible_keys(args, slice.past + static_cast<std::int32_t>(row) - slice.first_row);
   const std::int32_t dim = args.kv.head_dim;
-  for (int d = static_cast<int>(threadIdx.x); d < dim; d += kAttentionThreads) {
-    args.y.data[row * args.y.stride + std::int64_t{head} * dim + d] = fold_splits(args, row, head, d, keys);
+  for (int d = static_cast<int>(threadIdx.x) * kWidth; d < dim; d += static_cast<int>(blockDim.x) * kWidth) {
+    const Neighbours<kWidth> result = fold_splits<kWidth>(args, row, head, d, keys);
+    float* const to = args.y.data + row * args.y.stride + std::int64_t{head} * dim + d;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to[k] = result.value[k];
   }
 }
 
@@ -49,8 +53,8 @@ Extent extent_of(std::span<const SequenceSlice> slices) {
 /// Either way gives the same bits.
 Status plan_splits(CudaContext& context, std::int64_t num_blocks, AttentionKernelArgs& args) {
   const std::size_t bytes = static_cast<std::size_t>(args.q.rows * args.num_heads) *
-                            static_cast<std::size_t>(args.num_splits) * static_cast<std::size_t>(args.kv.head_dim + 2) *
-                            sizeof(float);
+                            static_cast<std::size_t>(args.num_splits) *
+                            static_cast<std::size_t>(args.kv.head_dim + kStateNumbers) * sizeof(float);
   const bool few = num_blocks < 2 * std::int64_t{context.num_sms};
   const bool fits_grid = std::int64_t{args.step.num_slices} * args.num_splits < 65536;
   if (!few || !fits_grid || args.num_splits < 2 || bytes > kMaxPartialBytes) return {};
@@ -105,9 +109,12 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
     VN_TRY(attend_scalar(context, kernel_args));
   }
   if (kernel_args.partials == nullptr || kernel_args.arrivals != nullptr) return {};
-  const LaunchShape shape = {dim3(static_cast<unsigned>(args.q.rows), static_cast<unsigned>(args.num_heads)),
-                             dim3(kAttentionThreads)};
-  return launch(context, shape, fold_kernel, kernel_args);
+  const dim3 grid(static_cast<unsigned>(args.q.rows), static_cast<unsigned>(args.num_heads));
+  if (kv.head_dim % 4 == 0) {
+    const auto threads = static_cast<unsigned>((kv.head_dim / 4 + 31) / 32 * 32);
+    return launch(context, {grid, dim3(threads)}, fold_kernel<4>, kernel_args);
+  }
+  return launch(context, {grid, dim3(kAttentionThreads)}, fold_kernel<1>, kernel_args);
 }
 
 }  // namespace vernier::cuda

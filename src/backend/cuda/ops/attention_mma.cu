@@ -1,6 +1,9 @@
 // Attention on tensor cores for bf16 and fp8 caches. Queries are fp32 and go in as three bf16 terms, weights of the
 // softmax as two or three, so that products are those of fp32 numbers to 2^-24 and 2^-17 or better; sums are fp32.
 //
+// Code size counts: a decode step runs through the kernel once a layer, and what isn't in the instruction cache by then
+// is fetched from L2. So what runs once, or rarely, is not unrolled.
+//
 // A block takes a tile of 16 or 32 query rows, a row being one head of one token; the heads that share a KV head and
 // neighbouring tokens lie side by side. The warps share the keys of a split: each takes runs of 32, and what they found
 // is folded in the order of the warps. Keys and values come straight from the cache into the registers that the
@@ -81,6 +84,7 @@ template <int kDim, int kRowTiles>
 __device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kRowTiles>& shared) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+#pragma unroll 1
   for (int item = warp; item < kRowTiles * kDim / 16; item += kAttentionWarps) {
     const int row_tile = item / (kDim / 16);
     const int step = item % (kDim / 16);
@@ -147,6 +151,22 @@ __device__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, k
   }
 }
 
+/// Scales raw scores and caps them.
+template <int kRowTiles>
+__device__ void finish_scores(const AttentionKernelArgs& args, float (&scores)[kRowTiles][kRunTiles][4]) {
+#pragma unroll
+  for (int i = 0; i < kRowTiles * kRunTiles * 4; ++i) {
+    float& score = scores[i / (kRunTiles * 4)][i / 4 % kRunTiles][i % 4];
+    score = __fmul_rn(score, args.scale);
+  }
+  if (args.soft_cap <= 0.0F) return;  // code that isn't fetched costs nothing
+#pragma unroll
+  for (int i = 0; i < kRowTiles * kRunTiles * 4; ++i) {
+    float& score = scores[i / (kRunTiles * 4)][i / 4 % kRunTiles][i % 4];
+    score = cap_score(args, score);
+  }
+}
+
 /// Scores become weights of the softmax, relative to the new maxima; sums so far are rescaled.
 template <int kDim, int kRowTiles>
 __device__ void weigh(const AttentionKernelArgs& args, std::int32_t begin, Lane<kDim, kRowTiles>& lane,
@@ -165,7 +185,7 @@ __device__ void weigh(const AttentionKernelArgs& args, std::int32_t begin, Lane<
           float& score = scores[i][n][2 * h + c];
           const std::int32_t position = column + 8 * n + c;
           const bool visible = position >= lane.keys[i][h].first && position < lane.keys[i][h].end;
-          score = visible ? final_score(args, score) : -INFINITY;
+          score = visible ? score : -INFINITY;
           largest = fmaxf(largest, score);
         }
       }
@@ -259,6 +279,7 @@ template <class Cell, int kDim>
 __device__ void prefetch_split(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split) {
   constexpr int kBytes = kDim * static_cast<int>(sizeof(typename Cell::Code));
   const auto warp = static_cast<std::int32_t>(threadIdx.x) / kWarpSize;
+#pragma unroll 1
   for (std::int32_t at = warp * kRunKeys; at < kSplitKeys; at += kAttentionWarps * kRunKeys) {
     const std::int32_t begin = split * kSplitKeys + at;
     if (begin >= tile.keys.end || begin + kRunKeys <= tile.keys.first) continue;
@@ -273,12 +294,14 @@ template <class Cell, int kDim, int kRowTiles>
 __device__ void run_warp(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
                          const Shared<kDim, kRowTiles>& shared, Lane<kDim, kRowTiles>& state) {
   const auto warp = static_cast<std::int32_t>(threadIdx.x) / kWarpSize;
+#pragma unroll 1
   for (std::int32_t at = warp * kRunKeys; at < kSplitKeys; at += kAttentionWarps * kRunKeys) {
     const std::int32_t begin = split * kSplitKeys + at;
     if (begin >= tile.keys.end || begin + kRunKeys <= tile.keys.first) continue;
     const std::int32_t cell = cell_of_run(args, tile, begin);
     float scores[kRowTiles][kRunTiles][4] = {};
     score_keys<Cell>(args, shared, cell, scores);
+    finish_scores(args, scores);
     weigh(args, begin, state, scores);
     add_values<Cell>(args, cell, state, scores);
   }
@@ -344,7 +367,7 @@ __device__ void write_partials(const AttentionKernelArgs& args, const Tile& tile
     }
   }
   __syncthreads();
-#pragma unroll 4
+#pragma unroll 1
   for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
     const int row = i / kDim;
     partial_of(args, tile.matrix_row(row), tile.head(row), split)[i % kDim] = fold_sums(shared, row, i % kDim);
@@ -354,13 +377,17 @@ __device__ void write_partials(const AttentionKernelArgs& args, const Tile& tile
 /// y of the tile's rows from the partial states of all splits.
 template <int kDim, int kRows>
 __device__ void fold_tile(const AttentionKernelArgs& args, const Tile& tile) {
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
-    const int row = i / kDim;
-    const std::int32_t head = tile.head(row);
+  constexpr int kWidth = 4;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < tile.rows(kRows) * (kDim / kWidth); i += kAttentionThreads) {
+    const int row = i / (kDim / kWidth);
+    const int d = i % (kDim / kWidth) * kWidth;
+    const std::int64_t matrix_row = tile.matrix_row(row);
     const KeyRange keys = visible_keys(args, tile.slice.past + tile.token(row));
-    args.y.data[tile.matrix_row(row) * args.y.stride + std::int64_t{head} * kDim + i % kDim] =
-        fold_splits(args, tile.matrix_row(row), head, i % kDim, keys);
+    const Neighbours<kWidth> result = fold_splits<kWidth>(args, matrix_row, tile.head(row), d, keys);
+    float* const to = args.y.data + matrix_row * args.y.stride + std::int64_t{tile.head(row)} * kDim + d;
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) to[k] = result.value[k];
   }
 }
 
@@ -370,7 +397,7 @@ __device__ void add_split(const Tile& tile, Shared<kDim, kRowTiles>& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < kRows) (void)fold_states(shared, thread);
   __syncthreads();
-#pragma unroll 4
+#pragma unroll 1
   for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
     const int row = i / kDim;
     float& sum = shared.sums[row][i % kDim];
@@ -426,11 +453,18 @@ __global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
     keys = tile.holds(row) ? visible_keys(args, tile.slice.past + tile.token(row)) : KeyRange{0, 0};
   }
   __syncthreads();
-  if (args.partials != nullptr) {
+  const std::int32_t begin = args.partials != nullptr ? own_split : first_split;
+  const std::int32_t end = args.partials != nullptr ? own_split : last_split;
+#pragma unroll 1
+  for (std::int32_t split = begin; split <= end; ++split) {
+    if (tile.slice.num_tokens == 1 && split < end) prefetch_split<Cell, kDim>(args, tile, split + 1);
     reset(state);
-    run_warp<Cell>(args, tile, own_split, shared, state);
+    run_warp<Cell>(args, tile, split, shared, state);
     leave(state, shared);
     __syncthreads();
+    if (args.partials == nullptr) add_split(tile, shared);
+  }
+  if (args.partials != nullptr) {
     write_partials(args, tile, own_split, shared);
     if (args.arrivals == nullptr) return;
     const unsigned tile_number = (blockIdx.z / splits * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -438,14 +472,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
     fold_tile<kDim, kRows>(args, tile);
     return;
   }
-  for (std::int32_t split = first_split; split <= last_split; ++split) {
-    if (tile.slice.num_tokens == 1 && split < last_split) prefetch_split<Cell, kDim>(args, tile, split + 1);
-    reset(state);
-    run_warp<Cell>(args, tile, split, shared, state);
-    leave(state, shared);
-    __syncthreads();
-    add_split(tile, shared);
-  }
+#pragma unroll 1
   for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
     const int row = i / kDim;
     const std::int32_t head = tile.head(row);

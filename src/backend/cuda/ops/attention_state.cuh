@@ -11,6 +11,7 @@
 namespace vernier::cuda {
 
 constexpr int kSplitKeys = 256;
+constexpr int kStateNumbers = 4;  ///< behind a partial accumulator, so that each begins at a multiple of 16 bytes
 constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * 32;
 
@@ -26,8 +27,8 @@ struct AttentionKernelArgs {
   float value_scale;
   std::int32_t weight_terms;  ///< bf16 terms of a softmax weight, 2 or 3 (attend_mma)
   StepView step;
-  /// [rows, heads, num_splits] of head_dim + 2 numbers (accumulator, largest, total), or null: each block folds all
-  /// splits of its rows.
+  /// [rows, heads, num_splits] of head_dim + kStateNumbers numbers (accumulator, largest, total, none), or null: each
+  /// block folds all splits of its rows.
   float* partials;
   std::int32_t num_splits;
   /// A zero for each tile of each KV head and slice: the last block of those that share one folds. Null: fold_kernel
@@ -79,9 +80,12 @@ __device__ inline float finish(const AttentionKernelArgs& args, std::int32_t hea
   return __fdiv_rn(__fmul_rn(factor, args.value_scale), __fmaf_rn(state.total, factor, sink));
 }
 
+__device__ inline float cap_score(const AttentionKernelArgs& args, float score) {
+  return __fmul_rn(args.soft_cap, tanhf(__fdiv_rn(score, args.soft_cap)));
+}
 __device__ inline float final_score(const AttentionKernelArgs& args, float raw) {
   const float score = __fmul_rn(raw, args.scale);
-  return args.soft_cap > 0.0F ? __fmul_rn(args.soft_cap, tanhf(__fdiv_rn(score, args.soft_cap))) : score;
+  return args.soft_cap > 0.0F ? cap_score(args, score) : score;
 }
 
 /// The keys that a token sees: positions [first, end).
@@ -97,24 +101,52 @@ __device__ inline KeyRange visible_keys(const AttentionKernelArgs& args, std::in
 
 __device__ inline float* partial_of(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head,
                                     std::int32_t split) {
-  return args.partials + ((row * args.num_heads + head) * args.num_splits + split) * (args.kv.head_dim + 2);
+  return args.partials + ((row * args.num_heads + head) * args.num_splits + split) * (args.kv.head_dim + kStateNumbers);
 }
 
-/// Dimension d of y for one head of one token from the partial states of its splits, in their order. Other blocks of
-/// the same kernel may have written them.
-__device__ inline float fold_splits(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head, int d,
-                                    KeyRange keys) {
+/// Neighbouring numbers of a row.
+template <int kWidth>
+struct Neighbours {
+  float value[kWidth];
+};
+
+/// kWidth dimensions from d on of y for one head of one token, from the partial states of its splits, in their order.
+/// Other blocks of the same kernel may have written them.
+template <int kWidth>
+__device__ Neighbours<kWidth> fold_splits(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head, int d,
+                                          KeyRange keys) {
+  constexpr int kAtOnce = 4;  // on their way together
   const std::int32_t dim = args.kv.head_dim;
   const std::int32_t last_split = (keys.end - 1) / kSplitKeys;
-  float sum = 0.0F;
+  Neighbours<kWidth> sums = {};
   SoftmaxState state = empty_state();
-#pragma unroll 4
-  for (std::int32_t split = keys.first / kSplitKeys; split <= last_split; ++split) {
-    const float* const from = partial_of(args, row, head, split);
-    const FoldFactors factors = fold(state, {__ldcg(from + dim), __ldcg(from + dim + 1)});
-    sum = fold_value(sum, __ldcg(from + d), factors);
+#pragma unroll 1
+  for (std::int32_t split = keys.first / kSplitKeys; split <= last_split; split += kAtOnce) {
+    SoftmaxState next[kAtOnce];
+    Neighbours<kWidth> values[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const float* const from = partial_of(args, row, head, min(split + i, last_split));
+      next[i] = {__ldcg(from + dim), __ldcg(from + dim + 1)};
+      if constexpr (kWidth == 4) {
+        const float4 four = __ldcg(reinterpret_cast<const float4*>(from + d));
+        values[i] = {{four.x, four.y, four.z, four.w}};
+      } else {
+        values[i].value[0] = __ldcg(from + d);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (split + i > last_split) break;
+      const FoldFactors factors = fold(state, next[i]);
+#pragma unroll
+      for (int k = 0; k < kWidth; ++k) sums.value[k] = fold_value(sums.value[k], values[i].value[k], factors);
+    }
   }
-  return __fmul_rn(sum, finish(args, head, state));
+  const float factor = finish(args, head, state);
+#pragma unroll
+  for (int k = 0; k < kWidth; ++k) sums.value[k] = __fmul_rn(sums.value[k], factor);
+  return sums;
 }
 
 }  // namespace vernier::cuda

@@ -16,7 +16,6 @@ struct NormRows {
   MatrixView residual;  ///< data null: none
   const float* weight;  ///< null: ones
   float eps;
-  bool aligned;  ///< every row begins at a multiple of 16 bytes
 };
 
 /// The sum over the block in every thread. `partial` holds a number a warp.
@@ -31,16 +30,20 @@ __device__ float block_sum(float value, float* partial) {
   return warp_sum(lane < num_warps ? partial[lane] : 0.0F);
 }
 
-/// Four columns from `col` on, zeros beyond the last.
-__device__ float4 load_four(const float* row, std::int64_t col, std::int64_t dim, bool aligned) {
-  if (aligned && col + 4 <= dim) return *reinterpret_cast<const float4*>(row + col);
+/// Four columns from `col` on, zeros beyond the last. kAligned: the row is whole fours at multiples of 16 bytes.
+template <bool kAligned>
+__device__ float4 load_four(const float* row, std::int64_t col, std::int64_t dim) {
+  if constexpr (kAligned) {
+    return col < dim ? *reinterpret_cast<const float4*>(row + col) : make_float4(0.0F, 0.0F, 0.0F, 0.0F);
+  }
   return make_float4(col < dim ? row[col] : 0.0F, col + 1 < dim ? row[col + 1] : 0.0F,
                      col + 2 < dim ? row[col + 2] : 0.0F, col + 3 < dim ? row[col + 3] : 0.0F);
 }
 
-__device__ void store_four(float* row, std::int64_t col, std::int64_t dim, bool aligned, float4 value) {
-  if (aligned && col + 4 <= dim) {
-    *reinterpret_cast<float4*>(row + col) = value;
+template <bool kAligned>
+__device__ void store_four(float* row, std::int64_t col, std::int64_t dim, float4 value) {
+  if constexpr (kAligned) {
+    if (col < dim) *reinterpret_cast<float4*>(row + col) = value;
     return;
   }
   if (col < dim) row[col] = value.x;
@@ -49,53 +52,67 @@ __device__ void store_four(float* row, std::int64_t col, std::int64_t dim, bool 
   if (col + 3 < dim) row[col + 3] = value.w;
 }
 
-/// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it.
+/// What the kernel does with four columns of its row.
+template <bool kAligned>
+struct Row {
+  float* x;
+  float* y;
+  const float* residual;
+  const float* weight;
+  std::int64_t dim;
+
+  __device__ float4 weights(std::int64_t at) const {
+    return weight != nullptr ? load_four<kAligned>(weight, at, dim) : make_float4(1.0F, 1.0F, 1.0F, 1.0F);
+  }
+  __device__ float4 take(std::int64_t at) const {
+    float4 value = load_four<kAligned>(x, at, dim);
+    if (residual != nullptr) {
+      const float4 more = load_four<kAligned>(residual, at, dim);
+      value = make_float4(value.x + more.x, value.y + more.y, value.z + more.z, value.w + more.w);
+      store_four<kAligned>(x, at, dim, value);
+    }
+    return value;
+  }
+  __device__ void put(std::int64_t at, float4 v, float4 w, float factor) const {
+    store_four<kAligned>(y, at, dim,
+                         make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w));
+  }
+};
+
+__device__ float squares_of(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
+
+/// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
+/// which a decode step fetches anew in every layer.
+template <bool kAligned>
 __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_constant__ NormRows rows) {
   release_successor();
   __shared__ float partial[kWarpSize];
-  const std::int64_t row = blockIdx.x;
-  const std::int64_t dim = rows.x.cols;
+  const std::int64_t index = blockIdx.x;
   const std::int64_t first = std::int64_t{threadIdx.x} * 4;
   const std::int64_t step = std::int64_t{blockDim.x} * 4;
-  const bool aligned = rows.aligned;
-  const auto weight_at = [&](std::int64_t at) {
-    return rows.weight != nullptr ? load_four(rows.weight, at, dim, aligned) : make_float4(1.0F, 1.0F, 1.0F, 1.0F);
-  };
+  const Row<kAligned> row = {
+      rows.x.data + index * rows.x.stride, rows.y.data + index * rows.y.stride,
+      rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr, rows.weight,
+      rows.x.cols};
   float4 weight[kHeld];  // no kernel writes it: on its way before there is input
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) weight[i] = weight_at(first + i * step);
+  for (int i = 0; i < kHeld; ++i) weight[i] = row.weights(first + i * step);
   wait_for_predecessor();
-  float* const x = rows.x.data + row * rows.x.stride;
-  float* const y = rows.y.data + row * rows.y.stride;
-  const float* const residual =
-      rows.residual.data != nullptr ? rows.residual.data + row * rows.residual.stride : nullptr;
-  float squares = 0.0F;
-  const auto take = [&](std::int64_t at) {
-    float4 value = load_four(x, at, dim, aligned);
-    if (residual != nullptr) {
-      const float4 more = load_four(residual, at, dim, aligned);
-      value = make_float4(value.x + more.x, value.y + more.y, value.z + more.z, value.w + more.w);
-      store_four(x, at, dim, aligned, value);
-    }
-    return value;
-  };
-  const auto add = [&](float4 v) { squares += v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); };
   float4 held[kHeld];
+  float squares = 0.0F;
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) held[i] = take(first + i * step);
+  for (int i = 0; i < kHeld; ++i) held[i] = row.take(first + i * step);
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) add(held[i]);
-  for (std::int64_t at = first + kHeld * step; at < dim; at += step) add(take(at));
-  const float mean = block_sum(squares, partial) / static_cast<float>(dim);
+  for (int i = 0; i < kHeld; ++i) squares += squares_of(held[i]);
+#pragma unroll 1
+  for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) squares += squares_of(row.take(at));
+  const float mean = block_sum(squares, partial) / static_cast<float>(row.dim);
   const float factor = 1.0F / sqrtf(mean + rows.eps);
-  const auto put = [&](std::int64_t at, float4 v, float4 w) {
-    store_four(y, at, dim, aligned,
-               make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w));
-  };
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) put(first + i * step, held[i], weight[i]);
-  for (std::int64_t at = first + kHeld * step; at < dim; at += step) {
-    put(at, load_four(x, at, dim, aligned), weight_at(at));
+  for (int i = 0; i < kHeld; ++i) row.put(first + i * step, held[i], weight[i], factor);
+#pragma unroll 1
+  for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) {
+    row.put(at, load_four<kAligned>(row.x, at, row.dim), row.weights(at), factor);
   }
 }
 
@@ -108,17 +125,16 @@ bool is_aligned(const void* data, std::int64_t stride) {
 Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
   const MatrixView residual = args.residual != nullptr ? *args.residual : MatrixView{};
   const float* const weight = args.weight.empty() ? nullptr : args.weight.data();
-  const NormRows rows = {.x = args.x,
-                         .y = args.y,
-                         .residual = residual,
-                         .weight = weight,
-                         .eps = args.eps,
-                         .aligned = is_aligned(args.x.data, args.x.stride) && is_aligned(args.y.data, args.y.stride) &&
-                                    is_aligned(residual.data, residual.stride) && is_aligned(weight, 0)};
+  const NormRows rows = {.x = args.x, .y = args.y, .residual = residual, .weight = weight, .eps = args.eps};
+  const bool aligned = args.x.cols % 4 == 0 && is_aligned(args.x.data, args.x.stride) &&
+                       is_aligned(args.y.data, args.y.stride) && is_aligned(residual.data, residual.stride) &&
+                       is_aligned(weight, 0);
   // The block's size depends on the row's length alone, and so does the order of the sum.
   unsigned threads = kWarpSize;
   while (threads < kMostThreads && std::int64_t{threads} * 8 < args.x.cols) threads *= 2;
-  return launch(context, {dim3(static_cast<unsigned>(args.x.rows)), dim3(threads)}, rms_norm_kernel, rows);
+  const LaunchShape shape = {dim3(static_cast<unsigned>(args.x.rows)), dim3(threads)};
+  return aligned ? launch(context, shape, rms_norm_kernel<true>, rows)
+                 : launch(context, shape, rms_norm_kernel<false>, rows);
 }
 
 }  // namespace vernier::cuda

@@ -125,27 +125,22 @@ __global__ void __launch_bounds__(kWarps* kWarpSize) rope_kernel(const __grid_co
   const int stride = kWarps * static_cast<int>(gridDim.y);
   for (int item = static_cast<int>(blockIdx.y) * kWarps + warp; item < num_items; item += stride) {
     __syncwarp();
-    if (item < args.num_heads) {
-      float* const q = args.q.data + row * args.q.stride + std::int64_t{item} * dim;
-      load_head(q, head, dim, {args.q_norm != nullptr, args.q_norm, args.eps});
-      rotate_head(rotation, angles, head);
-      for (int d = static_cast<int>(threadIdx.x) % kWarpSize; d < dim; d += kWarpSize) q[d] = head[d];
+    const bool is_query = item < args.num_heads;
+    const int kv_item = item - args.num_heads;
+    const bool is_value = kv_item >= args.num_kv_heads;
+    const int h = is_query ? item : is_value ? kv_item - args.num_kv_heads : kv_item;
+    const MatrixView& m = is_query ? args.q : is_value ? args.v : args.k;
+    float* const from = m.data + row * m.stride + std::int64_t{h} * dim;
+    const float* const weight = is_query ? args.q_norm : is_value ? nullptr : args.k_norm;
+    load_head(from, head, dim, {is_value ? args.normalize_v : weight != nullptr, weight, args.eps});
+    if (!is_value) rotate_head(rotation, angles, head);
+    if (is_query) {
+      for (int d = static_cast<int>(threadIdx.x) % kWarpSize; d < dim; d += kWarpSize) from[d] = head[d];
       continue;
     }
-    const int kv_item = item - args.num_heads;
-    const bool is_key = kv_item < args.num_kv_heads;
-    const int h = is_key ? kv_item : kv_item - args.num_kv_heads;
     const std::int64_t index = kv_index(args.kv, args.step, slice, position, h);
-    if (is_key) {
-      load_head(args.k.data + row * args.k.stride + std::int64_t{h} * dim, head, dim,
-                {args.k_norm != nullptr, args.k_norm, args.eps});
-      rotate_head(rotation, angles, head);
-      store_head<Cell>(head, args.kv.keys, index, dim, args.kv.key_scale);
-    } else {
-      load_head(args.v.data + row * args.v.stride + std::int64_t{h} * dim, head, dim,
-                {args.normalize_v, nullptr, args.eps});
-      store_head<Cell>(head, args.kv.values, index, dim, args.kv.value_scale);
-    }
+    store_head<Cell>(head, is_value ? args.kv.values : args.kv.keys, index, dim,
+                     is_value ? args.kv.value_scale : args.kv.key_scale);
   }
 }
 
