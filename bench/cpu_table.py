@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- begin: bench/cpu_table.py -->", "<!-- end: bench/cpu_table.py -->"
+MARKER = "bench/cpu_table.py"
 
 
 def results(name):
@@ -70,6 +70,21 @@ def rates(a, b):
                      for x, y in zip(first["results"], second["results"]))
 
 
+def perplexity(name):
+    """Each precision's perplexity against the base's."""
+    record = results(name)
+    if record is None:
+        return None
+    base, *others = record["results"]
+    parts = [f"{base['model']}: {base['ppl']:.4f} ({base['tokens']} tokens)"]
+    for row in others:
+        against = row["against"]
+        parts.append(f"{row['model']}, {row['precision']}: {row['ppl']:.4f}, {(row['ppl'] / base['ppl'] - 1) * 100:+.4f} %; "
+                     f"KL mean {against['mean_kl']:.1e}, 99.9 % {against['kl_99_9']:.1e}, max {against['max_kl']:.1e}; "
+                     f"same top {against['same_top'] * 100:.2f} %")
+    return "<br>".join(parts)
+
+
 def joined(*parts):
     return "<br>".join(part for part in parts if part) or None
 
@@ -95,7 +110,7 @@ def rows():
          joined(model("c12-135m"), model("c3-c4-mxfp4", "pp512", "tg16"), model("c3-c4-nvfp4", "pp512", "tg16"), model("c12-4b"), model("c12-30b"), model("c12-20b"), model("c12-35b"), model("c12-26b")),
          ["c12-135m", "c12-4b", "c12-30b", "c12-20b", "c12-35b", "c12-26b"]),
         ("C13", "`--precision f32` by bf16, one token: time", "<= 1.15x", ratio("c13", "c13-bf16"), ["c13", "c13-bf16"]),
-        ("C14", "perplexity against weights expanded to F32", "within 0.1 %", None, []),
+        ("C14", "perplexity against weights expanded to F32", "within 0.1 %", perplexity("c14"), ["c14"]),
     ]
     return [(*row, bounds[row[0]]) for row in table]
 
@@ -110,7 +125,7 @@ def text():
     for number, what, target, measured, files, bound in rows():
         lines.append(f"| {number} | {what} | {target} | {measured or 'not measured'} | {commands(files)} | {bound} |")
     files = sorted((ROOT / "bench" / "results").glob("*.json"))
-    records = [record for record in (json.loads(file.read_text()) for file in files) if "cpu" in record]
+    records = [record for record in (json.loads(file.read_text()) for file in files) if "cpu" in record and "device" not in record]
     machines = {(r["cpu"], r["cpu_number"]) for r in records}
     dates = sorted(r["date"] for r in records)
     if dates:
@@ -136,9 +151,11 @@ def summary():
     return "\n".join(lines)
 
 
-def rewrite(page, new):
-    before, rest = page.read_text().split(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{new}\n{END}{rest.split(END)[1]}")
+def rewrite_between(page, marker, new):
+    """Replaces what stands between the page's two comments that name `marker`."""
+    begin, end = f"<!-- begin: {marker} -->", f"<!-- end: {marker} -->"
+    before, rest = page.read_text().split(begin)
+    page.write_text(f"{before}{begin}\n{new}\n{end}{rest.split(end)[1]}")
 
 
 def main():
@@ -147,8 +164,8 @@ def main():
     if parser.parse_args().print:
         print(text())
         return
-    rewrite(ROOT / "docs" / "performance.md", text())
-    rewrite(ROOT / "README.md", summary())
+    rewrite_between(ROOT / "docs" / "performance.md", MARKER, text())
+    rewrite_between(ROOT / "README.md", MARKER, summary())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures the figures of docs/performance.md's CPU table and writes them to bench/results/, one JSON file a target.
 #   bench/run_cpu.sh                   everything: about half an hour on two quiet cores
-#   bench/run_cpu.sh c1-c2 c4 ...      only these (names: sed -n 's/^target //p' bench/run_cpu.sh)
+#   bench/run_cpu.sh c1-c2 c4 ...      only these (names: c14, and sed -n 's/^target //p' bench/run_cpu.sh)
+# C14 needs the model of `vernier pull smollm2-135m`, or the GGUF file that MODEL names.
 # VERNIER: the program (build/release/vernier). THREADS: 0 is all usable cores. REPEAT: rounds (5). CLOCK: wall, or cpu on
 # a machine that others use too. Each file holds the commit, the CPU, the date, the command and what it printed.
 set -euo pipefail
@@ -12,36 +13,26 @@ out=bench/results
 mkdir -p "$out"
 wanted=" $* "
 
+# is_wanted NAME: true when no names or this one were given.
+is_wanted() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
+
 # target NAME ARGUMENTS...: runs `vernier bench ARGUMENTS` and keeps what it says.
 target() {
-  local name=$1 lines
+  local name=$1
   shift
-  [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 0
-  echo "$name: vernier bench $*" >&2
-  lines=$(mktemp)
-  if "$vernier" bench "$@" --device cpu --threads "$threads" --repeat "$repeat" --clock "$clock" --jsonl >"$lines"; then
-    python3 - "$name" "$lines" "$out/$name.json" "$*" "$threads" "$repeat" "$clock" <<'PYTHON'
-import datetime, json, subprocess, sys
-name, lines, target, command, threads, repeat, clock = sys.argv[1:]
-def field(key):
-    for line in open("/proc/cpuinfo"):
-        if line.startswith(key):
-            return line.split(":", 1)[1].strip()
-def git(*words):
-    return subprocess.run(["git", *words], capture_output=True, text=True).stdout.strip()
-record = {
-    "target": name,
-    "commit": git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "src") else ""),
-    "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-    "cpu": field("model name"),
-    "cpu_number": f"family {field('cpu family')} model {field('model')} stepping {field('stepping')}",
-    "command": f"vernier bench {command} --device cpu --threads {threads} --repeat {repeat} --clock {clock} --jsonl",
-    "results": [json.loads(line) for line in open(lines)],
+  is_wanted "$name" || return 0
+  keep "$name" "vernier bench $* --device cpu --threads $threads --repeat $repeat --clock $clock --jsonl" \
+    "$vernier" bench "$@" --device cpu --threads "$threads" --repeat "$repeat" --clock "$clock" --jsonl
 }
-with open(target, "w") as file:
-    json.dump(record, file, indent=1)
-    file.write("\n")
-PYTHON
+
+# keep NAME TEXT COMMAND...: runs a command that prints JSON lines; what it says goes to a file, with TEXT as its command.
+keep() {
+  local name=$1 command=$2 lines
+  shift 2
+  echo "$name: $command" >&2
+  lines=$(mktemp)
+  if "$@" >"$lines"; then
+    bench/record.py "$name" "$out/$name.json" --command "$command" <"$lines"
   else
     echo "$name: not measured" >&2
   fi
@@ -67,7 +58,7 @@ for count in one two; do
 done
 # Beside two processes that never sleep (C11): by the wall clock, since that's what they take away.
 clock=wall target c11-alone --synthetic smollm2-135m --tests pp128,tg32
-if [ "$wanted" = "  " ] || [[ $wanted == *" c11-busy "* ]]; then
+if is_wanted c11-busy; then
   neighbours=()
   for _ in 1 2; do
     while :; do :; done &
@@ -86,3 +77,13 @@ target c12-30b --synthetic qwen3-30b-a3b --layers 12 --tests pp256,tg16
 target c12-20b --synthetic gpt-oss-20b --layers 6 --tests pp256,tg16
 target c12-35b --synthetic qwen35-35b-a3b --layers 8 --tests pp256,tg16
 target c12-26b --synthetic gemma4-26b-a4b --layers 6 --tests pp256,tg16
+# Perplexity against weights expanded to F32 (C14).
+model=${MODEL:-${VERNIER_MODELS:-$HOME/.local/share/vernier/models}/smollm2-135m.gguf}
+if is_wanted c14; then
+  if [ -e "$model" ]; then
+    keep c14 "bench/perplexity.py $(basename "$model") --device cpu --threads $threads" \
+      python3 bench/perplexity.py "$model" --vernier "$vernier" --threads "$threads"
+  else
+    echo "c14: not measured: no $model ('vernier pull smollm2-135m' fetches it)" >&2
+  fi
+fi

@@ -22,21 +22,23 @@ namespace vernier {
 
 /// What to open and how to run it.
 struct EngineOptions {
-  std::filesystem::path model;      ///< a .gguf or .safetensors file or a folder; empty: the embedded demo model
-  std::string device = "auto";      ///< auto, cpu, cuda, cuda:INDEX, reference
-  std::string precision = "bf16";   ///< bf16 or f32: what linears do with their inputs
-  std::string kv = "";              ///< bf16, f32 or fp8; empty: bf16, or f32 with precision f32
-  std::string cpu_isa = "";         ///< instruction set of the cpu device; empty: the best that the machine has
-  std::string experts = "auto";     ///< auto or cpu; with a GPU also fused, offload and hybrid
-  std::string expert_cache;         ///< offload, hybrid: "2GiB", "25%" or a number of experts; empty: all free memory
-  bool cuda_graphs = true;          ///< on a GPU, launch repeated decode steps as CUDA graphs
-  std::string routing_trace;        ///< a file to record the chosen experts in; empty: none
-  std::int32_t threads = 0;         ///< 0: all the process may use
-  std::int32_t context = 0;         ///< tokens a sequence may have; 0: the model's, at most 8192
-  std::int32_t max_sequences = 1;   ///< sequences that run together
-  std::int32_t batch_tokens = 256;  ///< tokens of one step at most; longer prompts are processed in chunks
-  bool lenient = false;             ///< unknown tensors become warnings
-  bool check_weights = true;        ///< scan all blocks for invalid codes and scales while loading
+  std::filesystem::path model;        ///< a .gguf or .safetensors file or a folder; empty: the embedded demo model
+  std::string device = "auto";        ///< auto, cpu, cuda, cuda:INDEX, reference
+  std::string precision = "bf16";     ///< bf16 or f32: what linears do with their inputs
+  std::string kv = "";                ///< bf16, f32 or fp8; empty: bf16, or f32 with precision f32
+  std::string cpu_isa = "";           ///< instruction set of the cpu device; empty: the best that the machine has
+  std::string experts = "auto";       ///< auto or cpu; with a GPU also fused, offload and hybrid
+  std::string expert_cache;           ///< offload, hybrid: "2GiB", "25%" or a number of experts; empty: all free memory
+  std::string expert_store = "auto";  ///< offload, hybrid: a copy of all experts in memory, or as they are in the file
+  bool cuda_graphs = true;            ///< on a GPU, launch repeated decode steps as CUDA graphs
+  std::string routing_trace;          ///< a file to record the chosen experts in; empty: none
+  std::int32_t threads = 0;           ///< 0: all the process may use
+  std::int32_t context = 0;           ///< tokens a sequence may have; 0: the model's, at most 8192
+  std::int32_t max_sequences = 1;     ///< sequences that run together
+  std::int32_t batch_tokens = 0;      ///< tokens of one step at most, longer prompts go in chunks; 0: suits the device
+  std::int32_t score_rows = 16;  ///< tokens of one step of score(): each takes a row of logits, here and on the device
+  bool lenient = false;          ///< unknown tensors become warnings
+  bool check_weights = true;     ///< scan all blocks for invalid codes and scales while loading
   std::vector<std::filesystem::path> allowed_roots;  ///< folders that shard links may point into
 };
 
@@ -47,6 +49,7 @@ struct ModelInfo {
   std::string device;
   std::string precision;
   std::string experts;
+  std::string expert_store;  ///< offload, hybrid: "memory" or "file"; else empty
   std::int64_t vocab_size = 0;
   std::int64_t context_length = 0;  ///< the model's
   std::int32_t context = 0;         ///< tokens a sequence may have here
@@ -152,10 +155,12 @@ class Engine {
   /// Runs steps in a thread of the engine from now on.
   void start();
 
-  /// Teacher forcing: calls `visit(row, logits)` for each position of `ids` in order, logits of vocab_size floats that
-  /// predict position row + 1. Runs apart from queued requests.
+  /// Teacher forcing: calls `visit(row, logits)` for each position of `ids` from `first_row` on, in order, logits of
+  /// vocab_size floats that predict position row + 1. At most info().context ids. Steps that end in front of
+  /// `first_row` compute no logits; memory is bounded by EngineOptions::score_rows. Runs apart from queued requests.
   [[nodiscard]] std::optional<Error> score(std::span<const std::int32_t> ids,
-                                           const std::function<void(std::size_t, std::span<const float>)>& visit);
+                                           const std::function<void(std::size_t, std::span<const float>)>& visit,
+                                           std::size_t first_row = 0);
 
   /// True when the model holds a multi-token prediction block.
   [[nodiscard]] bool can_draft() const;

@@ -49,6 +49,11 @@ struct FitSummary {
   std::uint64_t available_bytes = 0;
   std::int64_t largest_context = 0;
   bool fits = false;
+  // With a GPU, of a mixture whose experts don't fit into its memory:
+  std::uint64_t expert_bytes = 0;          ///< of all experts
+  std::uint64_t host_available_bytes = 0;  ///< host memory
+  bool fits_without_experts = false;       ///< with --experts offload, hybrid or cpu
+  std::string expert_store;                ///< what --expert-store auto takes: "memory" or "file"; else empty
 };
 
 struct Inspection {

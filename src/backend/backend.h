@@ -312,6 +312,8 @@ class Backend {
   /// True where the backend's memory is the host's.
   [[nodiscard]] virtual bool is_host() const { return false; }
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
+  /// Tokens a step from which more of them don't make each much cheaper.
+  [[nodiscard]] virtual std::int32_t suitable_batch_tokens() const { return 512; }
   /// Measures the device with as many threads as operations use, in well under a second. Called again and again, in
   /// turn with what is being measured, because machines are shared. Only the cpu can honour kCpu.
   [[nodiscard]] virtual Result<Ceilings> measure_ceilings(BenchClock /*clock*/) { return Ceilings{}; }
@@ -326,6 +328,9 @@ class Backend {
   [[nodiscard]] virtual Status copy_to_device(void* device, const void* host, std::size_t size_bytes) = 0;
   [[nodiscard]] virtual Status copy_to_host(void* host, const void* device, std::size_t size_bytes) = 0;
   [[nodiscard]] virtual Status synchronize() = 0;
+
+  /// What users should know of how this backend runs here, each a sentence: memory that was refused, for example.
+  [[nodiscard]] virtual std::vector<std::string> warnings() const { return {}; }
 
   /// Calls `work`, which calls operations, or does by other means what it would do. `work` must not synchronise.
   [[nodiscard]] virtual Status run_step(const RepeatableStep& /*step*/, const std::function<Status()>& work) {

@@ -1,7 +1,6 @@
 // Backend's defaults for weights that come and go: right on every backend, without overlap of copies and work.
-#include <cstdlib>
-
 #include "backend/backend.h"
+#include "backend/copy_memory.h"
 #include "backend/packed_weight.h"
 
 namespace vernier {
@@ -25,11 +24,7 @@ class PlainCopyLane final : public CopyLane {
 
 }  // namespace
 
-Result<Buffer> Backend::allocate_host(std::size_t size_bytes) {
-  void* data = std::aligned_alloc(kRecordAlignment, align_record(size_bytes == 0 ? 1 : size_bytes));
-  if (data == nullptr) return fail(ErrorCode::kOutOfMemory, "can't allocate {} bytes of host memory", size_bytes);
-  return Buffer(data, size_bytes, [](void* memory) { std::free(memory); });
-}
+Result<Buffer> Backend::allocate_host(std::size_t size_bytes) { return allocate_pageable(size_bytes); }
 
 std::uint64_t Backend::record_bytes(const Weight& host) const { return stored_bytes(host); }
 

@@ -71,7 +71,7 @@ Status fit_engine(const ModelBenchOptions& options, std::int64_t model_context, 
     }
   }
   if (engine.context == 0) engine.context = static_cast<std::int32_t>(needed);
-  engine.batch_tokens = std::max(engine.batch_tokens, engine.max_sequences);
+  if (engine.batch_tokens > 0) engine.batch_tokens = std::max(engine.batch_tokens, engine.max_sequences);
   return {};
 }
 
@@ -129,7 +129,7 @@ Result<ModelBench> ModelBench::open(const ModelBenchOptions& options) {
   bench.costs_.emplace(result.config, bench.loaded_->traffic, result.shapes, kv_dtype);
   bench.clock_ = options.clock;
   bench.threads_ = options.engine.threads > 0 ? options.engine.threads : default_thread_count();
-  bench.batch_tokens_ = result.engine.batch_tokens;
+  bench.batch_tokens_ = bench.loaded_->batch_tokens;
   bench.pages_a_sequence_ = cache.pages_for(result.engine.context);
   const bool has_depth =
       std::any_of(options.depths.begin(), options.depths.end(), [](auto depth) { return depth > 0; });

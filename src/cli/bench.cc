@@ -14,8 +14,6 @@
 namespace vernier::cli {
 namespace {
 
-constexpr std::int32_t kDefaultBatch = 512;
-
 struct BenchFlags {
   ModelFlags model;
   std::string tests = "pp512,tg128";
@@ -128,7 +126,6 @@ int bench_verb(const BenchFlags& flags) {
 
 VerbBody declare_bench(CLI::App& app) {
   const auto flags = std::make_shared<BenchFlags>();
-  flags->model.engine.batch_tokens = kDefaultBatch;
   add_model_flags(app, flags->model);
   app.get_option("model")->description("as elsewhere; 'kernels': single operations; 'experts': routing against caches");
   app.add_option(
@@ -140,8 +137,6 @@ VerbBody declare_bench(CLI::App& app) {
       ->option_text("LIST")
       ->capture_default_str();
   app.add_option("--repeat", flags->repeat, "repetitions of each test")->capture_default_str();
-  app.add_option("--batch-tokens", flags->model.engine.batch_tokens, "tokens of a prompt processed in one step")
-      ->capture_default_str();
   app.add_option("--clock", flags->clock,
                  "wall, or cpu: rates and limits by CPU time, on a machine that others use too")
       ->check(CLI::IsMember({"wall", "cpu"}))

@@ -56,6 +56,12 @@ Json fit_json(const FitSummary& fit) {
   object.set("available_bytes", fit.available_bytes);
   object.set("largest_context", fit.largest_context);
   object.set("fits", fit.fits);
+  if (!fit.expert_store.empty()) {
+    object.set("expert_bytes", fit.expert_bytes);
+    object.set("host_available_bytes", fit.host_available_bytes);
+    object.set("fits_without_experts", fit.fits_without_experts);
+    object.set("expert_store", fit.expert_store);
+  }
   return object;
 }
 
@@ -131,6 +137,14 @@ void print_fit(const FitSummary& fit) {
   print(fmt::format("  weights {}, cache {:.1f} KiB a token, context {} tokens, at most {}\n",
                     megabytes(fit.weights_bytes), static_cast<double>(fit.kv_bytes_per_token) / 1024.0, fit.context,
                     fit.largest_context));
+  if (fit.expert_store.empty()) return;
+  print(fmt::format(
+      "  {} of experts {}, with a cache on the GPU: {}; the rest {}\n", megabytes(fit.expert_bytes),
+      fit.expert_store == "file" ? "stay in the file" : "in host memory",
+      fit.expert_store == "file"
+          ? fmt::format("a copy doesn't fit into the {} available on the host", megabytes(fit.host_available_bytes))
+          : fmt::format("{} are available on the host", megabytes(fit.host_available_bytes)),
+      fit.fits_without_experts ? "fits (--experts hybrid)" : "does not fit"));
 }
 
 void print_inspection(const Inspection& found) {

@@ -24,6 +24,7 @@ VerbBody declare_run(CLI::App& app);
 VerbBody declare_chat(CLI::App& app);
 VerbBody declare_inspect(CLI::App& app);
 VerbBody declare_verify(CLI::App& app);
+VerbBody declare_perplexity(CLI::App& app);
 VerbBody declare_bench(CLI::App& app);
 VerbBody declare_tokenize(CLI::App& app);
 VerbBody declare_detokenize(CLI::App& app);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/json.h"
+#include "cli/logit_stats.h"
 #include "cli/model_flags.h"
 #include "cli/prompt.h"
 #include "cli/reference_file.h"
@@ -41,28 +42,8 @@ struct Comparison {
   std::size_t drafts_equal = 0;
 };
 
-std::vector<double> log_softmax(std::span<const float> logits) {
-  const double largest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  const double log_sum = largest + std::log(sum);
-  std::vector<double> result;
-  result.reserve(logits.size());
-  for (const float logit : logits) result.push_back(static_cast<double>(logit) - log_sum);
-  return result;
-}
-
-/// Kullback-Leibler divergence of `found` from `expected`, in nats.
-double divergence(std::span<const float> expected, std::span<const float> found) {
-  const std::vector<double> p = log_softmax(expected);
-  const std::vector<double> q = log_softmax(found);
-  double sum = 0.0;
-  for (std::size_t i = 0; i < p.size(); ++i) sum += std::exp(p[i]) * (p[i] - q[i]);
-  return std::max(sum, 0.0);
-}
-
 void compare_logits(std::span<const float> expected, std::span<const float> found, Comparison& result) {
-  const double kl = divergence(expected, found);
+  const double kl = divergence(log_softmax(expected), log_softmax(found));
   result.kl_sum += kl;
   result.kl_max = std::isnan(kl) ? kl : std::max(result.kl_max, kl);
   ++result.positions;
@@ -86,7 +67,7 @@ std::optional<Error> compare_prompt(Engine& engine, const ReferenceFile& referen
     if (index == 0 && row < reference.num_logit_rows()) compare_logits(reference.logits_of(row), logits, result);
     if (row + 1 < first) return;
     const std::size_t step = row + 1 - first;
-    const auto found = static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    const std::int32_t found = likeliest(logits);
     ++result.compared;
     if (found == prompt.greedy_ids[step]) return;
     result.differences.push_back({index, step, prompt.greedy_ids[step], found, prompt.top2_margin[step]});
@@ -100,7 +81,7 @@ std::optional<Error> compare_drafts(Engine& engine, const ReferenceFile& referen
   ids.insert(ids.end(), reference.prompts[0].greedy_ids.begin(), reference.prompts[0].greedy_ids.end());
   return engine.score_drafts(ids, [&](std::size_t row, std::span<const float> logits) {
     if (row >= reference.draft_ids.size()) return;
-    const auto found = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    const std::int32_t found = likeliest(logits);
     ++result.drafts;
     result.drafts_equal += found == reference.draft_ids[row] ? 1 : 0;
   });

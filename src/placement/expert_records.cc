@@ -41,10 +41,16 @@ Status ExpertRecords::add(std::int32_t layer, const ExpertWeights& bank) {
     largest_record_ = std::max(largest_record_, size);
     total += size;
   }
-  VN_ASSIGN(banks_[index].memory, device_.allocate_host(total));
+  const bool keeps = store_ == ExpertStore::kMemory;
+  if (keeps) {
+    VN_ASSIGN(banks_[index].memory, device_.allocate_host(total));
+  }
   auto* const memory = static_cast<std::byte*>(banks_[index].memory.data());
   for (std::size_t e = 0; e < offsets.size(); ++e) {
-    VN_ASSIGN(Expert expert, pack(bank, e, memory + offsets[e]));
+    Expert expert;
+    if (keeps) {
+      VN_ASSIGN(expert, pack(bank, e, memory + offsets[e]));
+    }
     expert.record.size_bytes = (e + 1 < offsets.size() ? offsets[e + 1] : total) - offsets[e];
     banks_[index].experts.push_back(std::move(expert));
   }
@@ -78,8 +84,24 @@ Result<ExpertRecords::Expert> ExpertRecords::pack(const ExpertWeights& bank, std
   return expert;
 }
 
-ExpertRecords::Record ExpertRecords::record(std::int32_t layer, std::int32_t expert) const {
-  return banks_[static_cast<std::size_t>(layer)].experts[static_cast<std::size_t>(expert)].record;
+Status ExpertRecords::reserve_staging(std::int64_t count) {
+  if (store_ == ExpertStore::kMemory) return {};
+  num_staging_ = count;
+  VN_ASSIGN(staging_, device_.allocate_host(static_cast<std::size_t>(count) * largest_record_));
+  return {};
+}
+
+Result<ExpertRecords::Record> ExpertRecords::fetch(std::int32_t layer, std::int32_t expert, const ExpertWeights& bank) {
+  const auto e = static_cast<std::size_t>(expert);
+  Expert& found = banks_[static_cast<std::size_t>(layer)].experts[e];
+  if (store_ == ExpertStore::kMemory) return found.record;
+  if (staging_is_full()) return fail(ErrorCode::kInternal, "no room to stage an expert");
+  const std::uint64_t size = found.record.size_bytes;
+  const auto at = static_cast<std::size_t>(staged_) * largest_record_;
+  VN_ASSIGN(found, pack(bank, e, static_cast<std::byte*>(staging_.data()) + at));
+  found.record.size_bytes = size;
+  ++staged_;
+  return found.record;
 }
 
 void ExpertRecords::append_at(std::int32_t layer, std::int32_t expert, const std::byte* slot, ExpertWeights& to) const {

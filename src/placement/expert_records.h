@@ -1,5 +1,6 @@
 // All experts of a model as records in host memory: everything that one expert needs on the device (codes, scales,
-// biases of gate, up and down), in one piece that one copy moves. Sizes and addresses only, never formats.
+// biases of gate, up and down), in one piece that one copy moves. Sizes and addresses only, never formats. Records are
+// made once and kept, or made anew from the mapped file each time one is wanted.
 #pragma once
 
 #include <vector>
@@ -8,11 +9,17 @@
 
 namespace vernier {
 
+enum class ExpertStore : std::uint8_t {
+  kMemory,  ///< a copy of all experts in the device's layout, page-locked where the system allows
+  kFile,    ///< only what is being copied; the system's page cache holds of the file what memory allows
+};
+
 class ExpertRecords {
  public:
-  explicit ExpertRecords(Backend& device) : device_(device) {}
+  ExpertRecords(Backend& device, ExpertStore store) : device_(device), store_(store) {}
 
-  /// Packs a layer's experts. kInternal when the layer has its bank already.
+  /// Takes a layer's experts in: packs them, or with kFile just adds up their sizes. kInternal when the layer has its
+  /// bank already.
   [[nodiscard]] Status add(std::int32_t layer, const ExpertWeights& bank);
   /// Bytes of the largest record: what a slot must hold.
   [[nodiscard]] std::uint64_t largest_record() const { return largest_record_; }
@@ -25,8 +32,15 @@ class ExpertRecords {
     const std::byte* data = nullptr;
     std::uint64_t size_bytes = 0;
   };
-  [[nodiscard]] Record record(std::int32_t layer, std::int32_t expert) const;
-  /// Appends the expert to `to` as it is once its record lies at `slot`.
+  /// With kFile: room for `count` records on their way, after all banks were added.
+  [[nodiscard]] Status reserve_staging(std::int64_t count);
+  /// True when fetch() has no room before release_staged().
+  [[nodiscard]] bool staging_is_full() const { return store_ == ExpertStore::kFile && staged_ == num_staging_; }
+  /// Forgets the records that were fetched: all copies from them have ended.
+  void release_staged() { staged_ = 0; }
+  /// The bytes to copy. `bank` is the layer's, which kFile reads.
+  [[nodiscard]] Result<Record> fetch(std::int32_t layer, std::int32_t expert, const ExpertWeights& bank);
+  /// Appends the expert, which was fetched at some time, to `to` as it is once its record lies at `slot`.
   void append_at(std::int32_t layer, std::int32_t expert, const std::byte* slot, ExpertWeights& to) const;
 
  private:
@@ -44,6 +58,10 @@ class ExpertRecords {
   [[nodiscard]] Result<Expert> pack(const ExpertWeights& bank, std::size_t expert, std::byte* to);
 
   Backend& device_;
+  ExpertStore store_;
+  Buffer staging_;
+  std::int64_t num_staging_ = 0;
+  std::int64_t staged_ = 0;
   std::vector<Bank> banks_;  ///< [layers]; layers without experts are empty
   std::uint64_t largest_record_ = 0;
   std::int64_t num_records_ = 0;

@@ -41,18 +41,30 @@ std::uint64_t unit_factor(std::string_view unit) {
   return std::uint64_t{1} << (10 * (prefix + 1));
 }
 
-Result<ExpertPlacement> place_on_host(std::string_view mode, std::string_view cache, Backend& backend) {
+Result<ExpertPlacement> place_on_host(const ExpertRequest& request, Backend& backend) {
+  const std::string_view mode = request.mode;
   if (mode != "auto" && mode != "cpu") {
     return fail_with_hint(ErrorCode::kDevice, "use --experts auto or cpu",
                           "--experts {} needs a GPU; the device is '{}'", mode, backend.name());
   }
-  if (!cache.empty()) {
-    return fail(ErrorCode::kDevice, "--expert-cache needs a GPU; the device is '{}'", backend.name());
+  if (!request.cache.empty() || request.store != "auto") {
+    return fail(ErrorCode::kDevice, "--expert-{} needs a GPU; the device is '{}'",
+                request.cache.empty() ? "store" : "cache", backend.name());
   }
   return ExpertPlacement{"cpu", std::make_unique<LocalExpertExecutor>(backend), true};
 }
 
 }  // namespace
+
+Result<std::string_view> choose_expert_store(std::string_view asked, std::uint64_t expert_bytes,
+                                             std::uint64_t available_bytes) {
+  constexpr std::string_view kMemory = "memory";
+  constexpr std::string_view kFile = "file";
+  if (asked == kMemory) return kMemory;
+  if (asked == kFile) return kFile;
+  if (asked == "auto") return expert_bytes <= available_bytes - available_bytes / 8 ? kMemory : kFile;
+  return fail(ErrorCode::kInvalidArgument, "unknown --expert-store '{}'; known: auto, memory, file", escape(asked));
+}
 
 Result<std::int64_t> parse_expert_cache(std::string_view text, std::int64_t num_experts, std::uint64_t record_bytes) {
   if (text.empty()) return 0;
@@ -84,13 +96,17 @@ Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& dev
     return fail(ErrorCode::kInvalidArgument, "unknown --experts '{}'; known: auto, fused, offload, hybrid, cpu",
                 escape(mode));
   }
-  if (device.is_host()) return place_on_host(mode, request.cache, device);
+  VN_TRY(choose_expert_store(request.store, 0, 0).map([](std::string_view) {}));
+  if (device.is_host()) return place_on_host(request, device);
   const std::int64_t count = std::max<std::int64_t>(request.num_experts, 1);
   const std::uint64_t record_bytes = request.expert_bytes / static_cast<std::uint64_t>(count);
   VN_ASSIGN(const std::int64_t slots, parse_expert_cache(request.cache, request.num_experts, record_bytes));
   if (mode == "auto") mode = request.cache.empty() && request.expert_bytes <= request.free_bytes ? "fused" : "hybrid";
   if (!request.cache.empty() && (mode == "fused" || mode == "cpu")) {
     return fail(ErrorCode::kInvalidArgument, "--expert-cache goes with --experts offload and hybrid, not {}", mode);
+  }
+  if (request.store != "auto" && (mode == "fused" || mode == "cpu")) {
+    return fail(ErrorCode::kInvalidArgument, "--expert-store goes with --experts offload and hybrid, not {}", mode);
   }
   if (mode == "fused" || request.num_experts == 0) {
     return ExpertPlacement{"fused", std::make_unique<LocalExpertExecutor>(device), true};
@@ -99,9 +115,12 @@ Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& dev
   if (mode == "cpu") {
     return ExpertPlacement{"cpu", std::make_unique<HostExpertExecutor>(device, std::move(host)), false};
   }
-  const OffloadOptions options{.hybrid = mode == "hybrid", .num_slots = slots, .slot_bytes = request.free_bytes};
+  VN_ASSIGN(const std::string_view store,
+            choose_expert_store(request.store, request.expert_bytes, host->memory().available_bytes));
+  OffloadOptions options{.hybrid = mode == "hybrid", .num_slots = slots, .slot_bytes = request.free_bytes};
+  options.store = store == "file" ? ExpertStore::kFile : ExpertStore::kMemory;
   return ExpertPlacement{std::string(mode), std::make_unique<OffloadExpertExecutor>(device, std::move(host), options),
-                         false};
+                         false, store};
 }
 
 }  // namespace vernier

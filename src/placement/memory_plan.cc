@@ -1,5 +1,7 @@
 #include "placement/memory_plan.h"
 
+#include <algorithm>
+
 #include "base/checked_math.h"
 
 namespace vernier {
@@ -28,17 +30,36 @@ MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryInfo& memory, std::
   return plan;
 }
 
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / kMiB; }
+
+/// What to do about a plan that doesn't fit.
+std::string way_out(const MemoryPlan& plan, const MemoryNeeds& needs, const MemoryInfo& memory) {
+  if (plan.largest_context > 0) {
+    return fmt::format("the largest context that fits is {0} tokens (-c {0})", plan.largest_context);
+  }
+  const std::uint64_t rest = plan.total_bytes - std::min(needs.movable_bytes, plan.total_bytes);
+  if (needs.movable_bytes > 0 && rest < memory.available_bytes) {
+    return fmt::format(
+        "--experts hybrid or offload keeps {:.1f} MiB of experts in host memory; the rest, {:.1f} MiB, fits",
+        mebibytes(needs.movable_bytes), mebibytes(rest));
+  }
+  return "not even the weights fit; use a smaller model";
+}
+
+}  // namespace
+
 Status check_fits(const MemoryPlan& plan, const MemoryNeeds& needs, const MemoryInfo& memory) {
   if (plan.fits) return {};
-  constexpr double kMiB = 1024.0 * 1024.0;
-  const std::string hint = plan.largest_context > 0 ? fmt::format("the largest context that fits is {} tokens (-c {})",
-                                                                  plan.largest_context, plan.largest_context)
-                                                    : std::string("not even the weights fit; use a smaller model");
-  return fail_with_hint(ErrorCode::kOutOfMemory, hint,
-                        "the model needs {:.1f} MiB (weights {:.1f}, caches {:.1f}) and {:.1f} MiB are available",
-                        static_cast<double>(plan.total_bytes) / kMiB, static_cast<double>(needs.weight_bytes) / kMiB,
-                        static_cast<double>(plan.cache_bytes) / kMiB,
-                        static_cast<double>(memory.available_bytes) / kMiB);
+  return fail_with_hint(
+      ErrorCode::kOutOfMemory, way_out(plan, needs, memory),
+      "the model needs {:.1f} MiB (weights {:.1f}, caches {:.1f}, activations {:.1f}); {:.1f} of {:.1f} "
+      "MiB are available",
+      mebibytes(plan.total_bytes), mebibytes(needs.weight_bytes), mebibytes(plan.cache_bytes),
+      mebibytes(needs.activation_bytes), mebibytes(memory.available_bytes), mebibytes(memory.total_bytes));
 }
 
 }  // namespace vernier

@@ -12,6 +12,7 @@ struct MemoryNeeds {
   std::uint64_t kv_bytes_per_token = 0;
   std::uint64_t state_bytes_per_sequence = 0;
   std::uint64_t activation_bytes = 0;
+  std::uint64_t movable_bytes = 0;  ///< of weight_bytes: experts that could lie elsewhere (--experts offload, hybrid)
 };
 
 struct MemoryPlan {
@@ -25,7 +26,8 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const MemoryNeeds& needs, const MemoryInfo& memory, std::int64_t context,
                                      std::int64_t sequences);
 
-/// kOutOfMemory with needed, available and the largest context when the plan doesn't fit.
+/// kOutOfMemory with needed, available and total memory when the plan doesn't fit, and with the largest context or the
+/// placement of experts that would.
 [[nodiscard]] Status check_fits(const MemoryPlan& plan, const MemoryNeeds& needs, const MemoryInfo& memory);
 
 }  // namespace vernier

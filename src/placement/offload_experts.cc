@@ -57,6 +57,7 @@ Status OffloadExpertExecutor::prepare() {
   cache_ = std::make_unique<SlotCache>(records_.num_layers(), records_.num_experts(), static_cast<std::int32_t>(count),
                                        std::move(policy));
   VN_ASSIGN(lane_, device_.create_copy_lane());
+  VN_TRY(records_.reserve_staging(std::max<std::int64_t>(options_.num_staged, 1)));
   place_.assign(static_cast<std::size_t>(records_.num_experts()), -1);
   return {};
 }
@@ -66,6 +67,7 @@ Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args)
   chosen_.resize(static_cast<std::size_t>(args.x.rows * args.top_k));
   // Waits for all work before: from here on nothing reads a slot or an array of ids.
   VN_TRY(device_.copy_to_host(chosen_.data(), args.ids, chosen_.size() * sizeof(std::int32_t)));
+  records_.release_staged();
   const Call call{layer, args, chosen_};
   std::vector<std::int32_t> present;
   std::vector<std::int32_t> missing;
@@ -116,7 +118,12 @@ Status OffloadExpertExecutor::admit(const Call& call, Wave& wave) {
         static_cast<std::byte*>(slots_.data()) + static_cast<std::size_t>(admission.slot) * records_.largest_record();
     ++(admission.hit ? counters_.hits : counters_.copied);
     if (!admission.hit) {
-      const ExpertRecords::Record record = records_.record(call.layer, expert);
+      if (records_.staging_is_full()) {
+        VN_TRY(lane_->lead_compute());
+        VN_TRY(device_.synchronize());
+        records_.release_staged();
+      }
+      VN_ASSIGN(const ExpertRecords::Record record, records_.fetch(call.layer, expert, *call.args.experts));
       VN_TRY(lane_->copy(slot, record.data, record.size_bytes));
     }
     wave.slots.push_back(admission.slot);

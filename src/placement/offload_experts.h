@@ -19,6 +19,8 @@ struct OffloadOptions {
   std::int64_t num_slots = 0;       ///< at most; 0: as many as `slot_bytes` hold
   std::uint64_t slot_bytes = 0;     ///< device memory for slots
   std::string_view policy = "lru";  ///< create_eviction_policy()'s names
+  ExpertStore store = ExpertStore::kMemory;
+  std::int64_t num_staged = 16;  ///< ExpertStore::kFile: records on their way to the device at a time, at least
 };
 
 class OffloadExpertExecutor final : public ExpertExecutor {
@@ -28,7 +30,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
       : device_(device),
         host_(std::move(host)),
         options_(options),
-        records_(device),
+        records_(device, options.store),
         x_(device),
         weights_(device),
         partial_(device) {}

@@ -57,9 +57,10 @@ struct Engine::Impl {
   void run_step();
   void fail_all(const Error& error);
   [[nodiscard]] Status check_files() const;
-  /// Teacher forcing in chunks: `run` computes one and returns how many rows of logits it left.
+  /// Teacher forcing in chunks: `run` computes one, with logits or without, and returns how many rows of them it left.
+  using ScoreStep = std::function<Result<std::int32_t>(const StepPlan&, bool with_logits)>;
   [[nodiscard]] std::optional<Error> score(std::span<const std::int32_t> ids, const ScoreVisitor& visit,
-                                           const std::function<Result<std::int32_t>(const StepPlan&)>& run);
+                                           std::size_t first_row, const ScoreStep& run);
 };
 
 struct RequestHandle::Impl {
@@ -204,8 +205,8 @@ Outcome<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   if (!loaded) return std::move(loaded).error();
   auto impl = std::make_unique<Impl>();
   impl->loaded = std::move(*loaded);
-  impl->scheduler =
-      std::make_unique<Scheduler>(SchedulerLimits{options.batch_tokens, options.max_sequences}, *impl->loaded->cache);
+  impl->scheduler = std::make_unique<Scheduler>(SchedulerLimits{impl->loaded->batch_tokens, options.max_sequences},
+                                                *impl->loaded->cache);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -250,20 +251,25 @@ std::string Engine::detokenize(std::span<const std::int32_t> ids, bool skip_spec
 
 namespace {
 
+Status check_ids(std::span<const std::int32_t> ids, const LoadedModel& loaded) {
+  if (ids.empty()) return fail(ErrorCode::kInvalidArgument, "the prompt is empty");
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= loaded.info.vocab_size) {
+      return fail(ErrorCode::kInvalidArgument, "prompt[{}] must be a token id in 0..{}, found {}", i,
+                  loaded.info.vocab_size - 1, ids[i]);
+    }
+  }
+  return {};
+}
+
 /// Checks a request against the model and works out how long its sequence may become.
 Result<std::int32_t> admissible_length(const Request& request, const LoadedModel& loaded) {
   const std::int64_t context = loaded.info.context;
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  if (prompt == 0) return fail(ErrorCode::kInvalidArgument, "the prompt is empty");
+  VN_TRY(check_ids(request.prompt, loaded));
   if (prompt >= context) {
     return fail_with_hint(ErrorCode::kInvalidArgument, "shorten the prompt or raise the context with -c",
                           "the prompt has {} tokens, the context holds {}", prompt, context);
-  }
-  for (std::size_t i = 0; i < request.prompt.size(); ++i) {
-    if (request.prompt[i] < 0 || request.prompt[i] >= loaded.info.vocab_size) {
-      return fail(ErrorCode::kInvalidArgument, "prompt[{}] must be a token id in 0..{}, found {}", i,
-                  loaded.info.vocab_size - 1, request.prompt[i]);
-    }
   }
   if (auto error = validate(request.sampling, loaded.info.vocab_size)) return tl::unexpected(std::move(*error));
   if (!request.sampling.stop.empty() && !loaded.tokenizer) {
@@ -320,29 +326,33 @@ void Engine::start() {
 bool Engine::can_draft() const { return impl_->loaded->model->can_draft(); }
 
 std::optional<Error> Engine::score(std::span<const std::int32_t> ids,
-                                   const std::function<void(std::size_t, std::span<const float>)>& visit) {
-  return impl_->score(ids, visit, [&](const StepPlan& plan) -> Result<std::int32_t> {
-    VN_TRY(impl_->loaded->runner->run(plan, /*all_rows=*/true));
-    return plan.num_tokens;
+                                   const std::function<void(std::size_t, std::span<const float>)>& visit,
+                                   std::size_t first_row) {
+  return impl_->score(ids, visit, first_row, [&](const StepPlan& plan, bool with_logits) -> Result<std::int32_t> {
+    VN_TRY(impl_->loaded->runner->run(plan, with_logits));
+    return with_logits ? plan.num_tokens : 0;
   });
 }
 
 std::optional<Error> Engine::score_drafts(std::span<const std::int32_t> ids,
                                           const std::function<void(std::size_t, std::span<const float>)>& visit) {
   if (!can_draft()) return Error{ErrorCode::kUnsupported, "the model holds no multi-token prediction block", {}};
-  return impl_->score(ids, visit,
-                      [&](const StepPlan& plan) { return impl_->loaded->runner->run_drafts(plan.shares.front()); });
+  return impl_->score(ids, visit, 0, [&](const StepPlan& plan, bool /*with_logits*/) {
+    return impl_->loaded->runner->run_drafts(plan.shares.front());
+  });
 }
 
 std::optional<Error> Engine::Impl::score(std::span<const std::int32_t> ids, const ScoreVisitor& visit,
-                                         const std::function<Result<std::int32_t>(const StepPlan&)>& run) {
-  Request request;
-  request.prompt.assign(ids.begin(), ids.end());
-  request.sampling.max_tokens = 0;
-  if (const auto length = admissible_length(request, *loaded); !length) return length.error();
+                                         std::size_t first_row, const ScoreStep& run) {
+  if (const Status status = check_ids(ids, *loaded); !status) return status.error();
+  if (ids.size() > static_cast<std::size_t>(loaded->info.context)) {
+    return Error{ErrorCode::kInvalidArgument,
+                 fmt::format("the text has {} tokens, the context holds {}", ids.size(), loaded->info.context),
+                 "shorten the text or raise the context with -c"};
+  }
   const std::lock_guard lock(mutex);
   Sequence sequence;
-  sequence.tokens = std::move(request.prompt);
+  sequence.tokens.assign(ids.begin(), ids.end());
   sequence.max_total = static_cast<std::int32_t>(ids.size());
   KvCache& cache = *loaded->cache;
   if (cache.pages().available() < cache.pages_for(sequence.max_total) || cache.slots().available() == 0) {
@@ -352,13 +362,18 @@ std::optional<Error> Engine::Impl::score(std::span<const std::int32_t> ids, cons
   Scheduler chunks({loaded->runner->max_scored_tokens(), 1}, cache);
   chunks.add(sequence);
   std::optional<Error> problem;
-  std::size_t row = 0;
   while (sequence.num_pending() > 0 && !problem) {
-    const auto rows = run(chunks.plan());
+    const auto begin = static_cast<std::size_t>(sequence.num_computed);
+    const StepPlan plan = chunks.plan();
+    const auto rows = run(plan, begin + static_cast<std::size_t>(plan.num_tokens) > first_row);
     if (!rows) problem = rows.error();
-    for (std::int32_t i = 0; !problem && i < *rows; ++i) visit(row++, loaded->runner->logits(i));
+    for (std::int32_t i = 0; !problem && i < *rows; ++i) {
+      const std::size_t row = begin + static_cast<std::size_t>(i);
+      if (row >= first_row) visit(row, loaded->runner->logits(i));
+    }
   }
   chunks.remove(sequence);
+  if (const Status files = check_files(); !problem && !files) problem = files.error();
   return problem;
 }
 

@@ -17,11 +17,13 @@ std::vector<TensorSummary> list_tensors(const CheckpointFiles& files) {
 
 Result<FitSummary> plan_fit(const OpenedModel& opened, const InspectOptions& options, DType kv_dtype) {
   VN_ASSIGN(const auto backend, create_backend(options.device, {}));
-  const MemoryNeeds needs = memory_needs(opened, kv_dtype, {});
-  const MemoryInfo memory = backend->memory();
   FitSummary fit;
   fit.device = backend->name();
-  fit.context = choose_context(options.context, opened.description.config.context_length);
+  const std::int32_t context = choose_context(options.context, opened.description.config.context_length);
+  fit.context = context;
+  const std::int32_t batch = choose_batch(*backend, opened.description.config, context, 1);
+  const MemoryNeeds needs = memory_needs(opened, kv_dtype, {batch, 1});
+  const MemoryInfo memory = backend->memory();
   const MemoryPlan plan = plan_memory(needs, memory, fit.context, 1);
   fit.weights_bytes = needs.weight_bytes;
   fit.kv_bytes_per_token = needs.kv_bytes_per_token;
@@ -30,6 +32,14 @@ Result<FitSummary> plan_fit(const OpenedModel& opened, const InspectOptions& opt
   fit.available_bytes = memory.available_bytes;
   fit.largest_context = plan.largest_context;
   fit.fits = plan.fits;
+  const std::uint64_t expert_bytes = opened.resolved.accounting().expert_bytes;
+  if (!plan.fits && !backend->is_host() && expert_bytes > 0) {
+    VN_ASSIGN(const auto host, create_backend("cpu", {}));
+    fit.expert_bytes = expert_bytes;
+    fit.host_available_bytes = host->memory().available_bytes;
+    fit.fits_without_experts = plan.total_bytes - expert_bytes < memory.available_bytes;
+    VN_ASSIGN(fit.expert_store, choose_expert_store("auto", expert_bytes, fit.host_available_bytes));
+  }
   return fit;
 }
 

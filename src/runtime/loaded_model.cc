@@ -21,8 +21,12 @@ struct KvType {
 };
 constexpr KvType kKvTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}, {"fp8", DType::kF8E4M3}};
 
-/// Rows of logits of one step: one a sequence, and a few so that scoring a text goes in chunks.
-std::int32_t max_outputs(std::int32_t max_sequences) { return std::max(max_sequences, 16); }
+/// Rows of logits of one step: one a sequence, and some so that scoring a text goes in chunks.
+std::int32_t max_outputs(const BatchLimits& limits) { return std::max(limits.sequences, limits.scored); }
+
+BatchLimits batch_limits(const EngineOptions& options, std::int32_t tokens) {
+  return {tokens, options.max_sequences, options.score_rows};
+}
 
 Status check_options(const EngineOptions& options) {
   const auto check = [](std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high) -> Status {
@@ -32,7 +36,8 @@ Status check_options(const EngineOptions& options) {
   VN_TRY(check("threads", options.threads, 0, 1024));
   VN_TRY(check("context", options.context, 0, kMaxContext));
   VN_TRY(check("max_sequences", options.max_sequences, 1, 1024));
-  VN_TRY(check("batch_tokens", options.batch_tokens, 1, 65536));
+  VN_TRY(check("batch_tokens", options.batch_tokens, 0, 65536));
+  VN_TRY(check("score_rows", options.score_rows, 1, 4096));
   return {};
 }
 
@@ -100,6 +105,7 @@ void fill_info(const OpenedModel& opened, const EngineOptions& options, LoadedMo
   info.device = loaded.backend->name();
   info.precision = options.precision;
   info.experts = loaded.experts.mode;
+  info.expert_store = loaded.experts.store;
   info.experts_per_token = static_cast<std::int32_t>(opened.description.config.experts_per_token);
   info.vocab_size = opened.description.config.vocab_size;
   info.context_length = opened.description.config.context_length;
@@ -114,7 +120,8 @@ Result<ExpertPlacement> choose_placement(const OpenedModel& opened, const Engine
                                          const BackendOptions& backend_options, const MemoryNeeds& needs,
                                          const LoadedModel& loaded) {
   const ModelConfig& config = opened.description.config;
-  ExpertRequest request{.mode = options.experts, .cache = options.expert_cache, .host = backend_options};
+  ExpertRequest request{
+      .mode = options.experts, .cache = options.expert_cache, .store = options.expert_store, .host = backend_options};
   request.expert_bytes = opened.resolved.accounting().expert_bytes;
   const auto sparse_layers = std::count(config.sparse.begin(), config.sparse.end(), true);
   request.num_experts = config.num_experts * (sparse_layers + opened.resolved.accounting().mtp_layers);
@@ -159,12 +166,15 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
                                            options.max_sequences));
   loaded.cache = std::make_unique<KvCache>(std::move(cache));
   loaded.info.kv_bytes = loaded.cache->size_bytes();
-  VN_ASSIGN(StepRunner runner, StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, options.batch_tokens,
-                                                  max_outputs(options.max_sequences)));
+  const BatchLimits limits = batch_limits(options, loaded.batch_tokens);
+  VN_ASSIGN(StepRunner runner,
+            StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, limits.tokens, max_outputs(limits)));
   loaded.info.activation_bytes = runner.reserved_bytes();
   if (loaded.experts.executor->is_repeatable()) runner.allow_repeats();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
-  return loaded.experts.executor->prepare();
+  VN_TRY(loaded.experts.executor->prepare());
+  for (std::string& warning : loaded.backend->warnings()) loaded.info.warnings.push_back(std::move(warning));
+  return {};
 }
 
 }  // namespace
@@ -182,6 +192,17 @@ std::int32_t choose_context(std::int32_t asked, std::int64_t model_length) {
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(model_length, 1, kDefaultContext));
 }
 
+std::int32_t choose_batch(const Backend& backend, const ModelConfig& config, std::int32_t context,
+                          std::int32_t sequences) {
+  constexpr std::int32_t kFewest = 256;
+  constexpr std::uint64_t kShare = 16;
+  const std::uint64_t budget = backend.memory().available_bytes / kShare;
+  std::int32_t tokens = backend.suitable_batch_tokens();
+  while (tokens > kFewest && activation_bytes(config, tokens, max_outputs({tokens, sequences})) > budget) tokens /= 2;
+  const std::int64_t room = std::int64_t{context} * sequences;
+  return static_cast<std::int32_t>(std::max<std::int64_t>(std::min<std::int64_t>(tokens, room), sequences));
+}
+
 MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchLimits& limits) {
   const ModelConfig& config = opened.description.config;
   const CacheShapes shapes = opened.description.architecture->caches(config);
@@ -190,7 +211,7 @@ MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchL
   needs.weight_bytes = opened.resolved.accounting().weight_bytes;
   needs.kv_bytes_per_token = kv_bytes_per_token(shape);
   needs.state_bytes_per_sequence = state_bytes_per_sequence(shape);
-  needs.activation_bytes = activation_bytes(config, limits.tokens, max_outputs(limits.sequences));
+  needs.activation_bytes = activation_bytes(config, limits.tokens, max_outputs(limits));
   return needs;
 }
 
@@ -225,12 +246,27 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   VN_TRY(read_side_files(opened, *loaded));
   loaded->info.context = choose_context(options.context, opened.description.config.context_length);
 
-  MemoryNeeds needs = memory_needs(opened, kv_dtype, {options.batch_tokens, options.max_sequences});
+  BatchLimits limits = batch_limits(options, options.batch_tokens);
+  if (limits.tokens == 0) {
+    limits.tokens =
+        choose_batch(*loaded->backend, opened.description.config, loaded->info.context, options.max_sequences);
+  }
+  loaded->batch_tokens = limits.tokens;
+
+  MemoryNeeds needs = memory_needs(opened, kv_dtype, limits);
   const MemoryInfo memory = loaded->backend->memory();
   VN_ASSIGN(loaded->experts, choose_placement(opened, options, backend_options, needs, *loaded));
-  if (!loaded->experts.on_device) needs.weight_bytes -= opened.resolved.accounting().expert_bytes;
+  const std::uint64_t expert_bytes = opened.resolved.accounting().expert_bytes;
+  if (!loaded->experts.on_device) needs.weight_bytes -= expert_bytes;
+  if (loaded->experts.on_device && !loaded->backend->is_host()) needs.movable_bytes = expert_bytes;
   VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
   fill_info(opened, options, *loaded);
+  if (options.expert_store == "auto" && loaded->experts.store == "file") {
+    loaded->info.warnings.push_back(fmt::format(
+        "{:.1f} GiB of experts don't fit into host memory beside the rest and stay in the file: those that the "
+        "GPU lacks come through the page cache",
+        static_cast<double>(expert_bytes) / 1073741824.0));
+  }
   return loaded;
 }
 

@@ -32,6 +32,7 @@ struct LoadedModel {
   std::unique_ptr<StepRunner> runner;
   WeightTraffic traffic;
   ModelInfo info;
+  std::int32_t batch_tokens = 0;  ///< of one step at most
 };
 
 /// Cache element type for EngineOptions::kv and ::precision.
@@ -39,11 +40,16 @@ struct LoadedModel {
 /// Tokens a sequence may have: `asked`, or the model's length cut at 8192.
 [[nodiscard]] std::int32_t choose_context(std::int32_t asked, std::int64_t model_length);
 struct BatchLimits {
-  std::int32_t tokens = 256;   ///< of one step
+  std::int32_t tokens = 0;     ///< of one step
   std::int32_t sequences = 1;  ///< that run together
+  std::int32_t scored = 16;    ///< tokens of one step that keeps the logits of all
 };
 /// What a model needs in memory, from its headers.
 [[nodiscard]] MemoryNeeds memory_needs(const OpenedModel& opened, DType kv_dtype, const BatchLimits& limits);
+/// Tokens of one step where nobody asked for a number: what suits the device, fewer where activations would take more
+/// than a sixteenth of its memory, and no more than the caches of all sequences hold.
+[[nodiscard]] std::int32_t choose_batch(const Backend& backend, const ModelConfig& config, std::int32_t context,
+                                        std::int32_t sequences);
 
 /// Opens and loads. Everything that can be refused from headers, configuration or arithmetic is refused before weights
 /// are read or memory is taken.

@@ -33,6 +33,28 @@ TEST(DeviceProbe, OneOfSeveralIsEnough) {
   EXPECT_FALSE(architectures_cover("", 90));
 }
 
+TEST(DeviceProbe, EachReasonHasItsOwnSentence) {
+  using Kind = DriverAnswer::Kind;
+  EXPECT_EQ(reason_without_device({Kind::kFine, 13000, 13000, 1}), "");
+  EXPECT_NE(reason_without_device({Kind::kTooOld, 0, 13000, 0}).find("no NVIDIA driver is installed"),
+            std::string::npos);
+  EXPECT_NE(reason_without_device({Kind::kTooOld, 12020, 13000, 0}).find("supports CUDA 12.2, this build needs 13.0"),
+            std::string::npos);
+  EXPECT_NE(reason_without_device({Kind::kNoDevice, 13000, 13000, 0}).find("CUDA_VISIBLE_DEVICES"), std::string::npos);
+  EXPECT_NE(reason_without_device({Kind::kBroken, 13000, 13000, 0, "unknown error"}).find("unknown error"),
+            std::string::npos);
+}
+
+TEST(DeviceProbe, DevicesThatCannotBeUsed) {
+  EXPECT_EQ(reason_against_device(0, 1, 90, "90a-real"), "");
+  EXPECT_EQ(reason_against_device(7, 1, 0, "90a-real"), "there is no GPU 7: the driver shows one, GPU 0");
+  EXPECT_EQ(reason_against_device(7, 4, 0, "90a-real"), "there is no GPU 7: the driver shows 4, GPU 0 to 3");
+  EXPECT_NE(reason_against_device(0, 1, 75, "75-real").find("7.5; Vernier needs 8.0"), std::string::npos);
+  EXPECT_NE(
+      reason_against_device(0, 1, 120, "90a-real").find("12.0, for which this build has no code (it has: 90a-real)"),
+      std::string::npos);
+}
+
 TEST(DeviceProbe, ReasonsAreWords) {
   EXPECT_FALSE(why_unavailable(-1).empty());
   EXPECT_FALSE(why_unavailable(1 << 20).empty());

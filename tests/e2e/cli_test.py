@@ -5,6 +5,7 @@ Usage: cli_test.py PATH_TO_VERNIER PATH_TO_TESTS_DATA
 """
 
 import json
+import math
 import os
 import re
 import shutil
@@ -136,6 +137,8 @@ class Run(Case):
         self.refuses(64, "one of -p, -f and --ids", "run", "demo", "-p", "x", "--ids", "1")
         self.refuses(69, "needs a GPU", "run", "demo", "-p", "x", "--experts", "fused")
         self.refuses(69, "cuda", "run", "demo", "-p", "x", "--device", "cuda")
+        self.refuses(69, "--expert-store needs a GPU", "run", "demo", "-p", "x", "--expert-store", "file", "--device", "cpu")
+        self.refuses(64, "auto, memory, file", "run", "demo", "-p", "x", "--expert-store", "disk")
         self.refuses(64, "precision", "run", "demo", "-p", "x", "--precision", "fp64")
         self.refuses(64, ["unknown verb 'nonsense'", "inspect"], "nonsense")
         self.refuses(64, "subcommand")
@@ -304,6 +307,107 @@ class Verify(Case):
             self.refuses(65, "top2_margin", "verify", "demo", "--expected", file.name)
 
 
+class Perplexity(Case):
+    TEXT = "In the beginning was the word, and the word was with the others. " * 40
+
+    def windows(self, *words, **options):
+        code, out, err = run("perplexity", *words, "--json", **options)
+        self.assertEqual(code, 0, err)
+        return json.loads(out)
+
+    def test_is_that_of_the_reference_logits(self):
+        """Against double precision from the logits of an independent implementation."""
+        for model in ("llama/nvfp4", "qwen3moe/nvfp4"):
+            prompt = json.loads((ZOO / f"{model}.expected.json").read_text())["prompts"][0]
+            ids = (prompt["prompt_ids"] + prompt["greedy_ids"])[:64]
+            data = (ZOO / f"{model}.expected.safetensors").read_bytes()
+            size = struct.unpack_from("<Q", data)[0]
+            entry = json.loads(data[8:8 + size])["logits"]
+            rows, vocab = entry["shape"]
+            logits = struct.unpack_from(f"<{rows * vocab}f", data, 8 + size + entry["data_offsets"][0])
+            nll = []
+            for row in range(32, 63):
+                line = logits[row * vocab:(row + 1) * vocab]
+                top = max(line)
+                nll.append(math.log(math.fsum(math.exp(x - top) for x in line)) + top - line[ids[row + 1]])
+            mean = math.fsum(nll) / len(nll)
+            variance = math.fsum((x - mean) ** 2 for x in nll) / len(nll)
+            found = self.windows(ZOO / model, "--ids", ",".join(map(str, ids)), "--ctx", 64, "--precision", "f32")
+            self.assertEqual((found["windows"], found["tokens"], found["ctx"]), (1, 31, 64))
+            self.assertAlmostEqual(found["mean_nll"], mean, delta=2e-5)
+            self.assertAlmostEqual(found["ppl_error"] / found["ppl"], math.sqrt(variance / (len(nll) - 1)), delta=2e-5)
+
+    def test_windows_begin_with_bos_and_the_rest_is_left(self):
+        ids = json.loads(run("tokenize", "demo", "--jsonl", stdin=json.dumps(self.TEXT) + "\n")[1])
+        windows = [[ids[0]] + ids[at + 1:at + 32] for at in range(0, len(ids) - 31, 32)]
+        found = self.windows("demo", "-f", "-", "--ctx", 32, stdin=self.TEXT)
+        self.assertEqual((found["windows"], found["tokens"]), (len(windows), 15 * len(windows)))
+        by_ids = self.windows("demo", "--ctx", 32, "--ids", ",".join(str(i) for window in windows for i in window))
+        self.assertEqual(found["ppl"], by_ids["ppl"])
+        few = self.windows("demo", "-f", "-", "--ctx", 32, "--chunks", 2, stdin=self.TEXT)
+        self.assertEqual(few["windows"], 2)
+
+    def test_comparison_with_a_base(self):
+        with tempfile.TemporaryDirectory() as folder:
+            base = Path(folder) / "base.vnl"
+            text = Path(folder) / "text.txt"
+            text.write_text(self.TEXT)
+            words = ("--ctx", 64, "--precision", "f32")
+            saved = self.windows("demo", "-f", text, "--save-logits", base, *words)
+            self.assertEqual(sorted(os.listdir(folder)), ["base.vnl", "text.txt"])
+            for more in ((), ("-f", text), ("--device", "reference")):
+                same = self.windows("demo", "--kl-against", base, *words, *more)
+                self.assertAlmostEqual(same["ppl"], saved["ppl"], delta=1e-4 * saved["ppl"])
+                self.assertLess(same["against"]["max_kl"], 1e-7)
+                self.assertEqual(same["against"]["same_top"], 1.0)
+                self.assertLess(abs(same["against"]["log_ratio"]), 1e-6)
+            other = self.windows(ZOO / "llama/q4_0.gguf", "--kl-against", base)
+            self.assertGreater(other["against"]["mean_kl"], 1e-3)
+            self.assertLessEqual(other["against"]["median_kl"], other["against"]["kl_99_9"])
+            self.assertLessEqual(other["against"]["kl_99_9"], other["against"]["max_kl"])
+            self.assertAlmostEqual(other["against"]["delta_ppl"], other["ppl"] - other["against"]["base_ppl"], places=6)
+            code, out, err = run("perplexity", ZOO / "llama/q4_0.gguf", "--kl-against", base, "-q")
+            self.assertEqual((code, err), (0, ""))
+            self.assertRegex(out, r"PPL = [0-9.]+ \+/- [0-9.]+\n$")
+            self.refuses(64, "windows of 64 tokens", "perplexity", "demo", "--kl-against", base, "-c", "32", "-q")
+            self.refuses(65, "other tokens", "perplexity", "demo", "--kl-against", base, "-f", "-", "-q", stdin="no " * 400)
+            self.refuses(65, "vocabulary", "perplexity", ZOO / "qwen3/mixed.gguf", "--kl-against", base, "-q")
+            base.write_bytes(base.read_bytes()[:-1])
+            self.refuses(65, ["base.vnl", "bytes, the file has"], "perplexity", "demo", "--kl-against", base, "-q")
+
+    def test_interrupt_gives_the_estimate_so_far(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text, base = Path(folder) / "text.txt", Path(folder) / "base.vnl"
+            text.write_text(self.TEXT * 60)
+            with subprocess.Popen([VERNIER, "perplexity", "demo", "-f", text, "--device", "reference", "--json", "-c", "128",
+                                   "--save-logits", base],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                process.stderr.readline()  # a window is done
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, 130, err)
+            found = json.loads(out)
+            self.assertTrue(found["interrupted"])
+            again = self.windows("demo", "--kl-against", base)
+            self.assertEqual(again["windows"], found["windows"])
+
+    def test_refusals(self):
+        self.refuses(64, "-f", "perplexity", "demo")
+        self.refuses(64, "one of -f and --ids", "perplexity", "demo", "-f", "x", "--ids", "1")
+        self.refuses(64, ["3 tokens", "window 512"], "perplexity", "demo", "--ids", "1,2,3")
+        self.refuses(64, "at least 4", "perplexity", "demo", "--ids", "1,2,3", "--ctx", "3")
+        self.refuses(64, "prompt[2]", "perplexity", "demo", "--ids", "1,2,1024,4", "--ctx", "4")
+        self.refuses(64, "--chunks", "perplexity", "demo", "--ids", "1,2,3,4", "--chunks", "-1")
+        self.refuses(65, "empty", "perplexity", "demo", "-f", "-")
+        self.refuses(65, "offset 3", "perplexity", "demo", "-f", "-", stdin=b"abc\xff")
+        self.refuses(65, "byte 0x00", "perplexity", "demo", "-f", VERNIER)
+        self.refuses(66, "no-such", "perplexity", "demo", "-f", "no-such")
+        self.refuses(66, "no-such", "perplexity", "demo", "--kl-against", "no-such")
+        self.refuses(65, "VNLOGITS", "perplexity", "demo", "--kl-against", ZOO / "llama/q4_0.gguf")
+        self.refuses(74, "cannot be written", "perplexity", "demo", "-f", "-", "-q", "-c", "32", "--save-logits",
+                     "/no/such/folder/x", stdin=self.TEXT)
+
+
 class Text(Case):
     def test_jsonl_answers_every_line_in_order(self):
         lines = ['"In the"', "{broken", '{"text":"In the","add_special":false}', '{"base64":"SW4gdGhl"}', '{"text":1}',
@@ -364,7 +468,7 @@ class Odds(Case):
         self.assertEqual(top, run("help"))
         self.assertEqual(run("run", "--help"), run("help", "run"))
         self.assertEqual(top[0], 0)
-        for verb in ("run", "chat", "inspect", "verify", "bench", "tokenize", "detokenize", "template", "devices", "completion", "pull"):
+        for verb in ("run", "chat", "inspect", "verify", "perplexity", "bench", "tokenize", "detokenize", "template", "devices", "completion", "pull"):
             self.assertIn(verb, top[1])
             code, out, _ = run(verb, "--help")
             self.assertEqual(code, 0)

@@ -208,6 +208,9 @@ TEST_P(ZooUnrounded, PlacementAndGraphsChangeNoToken) {
       options.experts = mode;
       options.expert_cache = cache;
       variants.push_back(options);
+      if (cache != smallest) continue;
+      options.expert_store = "file";
+      variants.push_back(options);
     }
   }
   const cli::ReferencePrompt& prompt = reference_.prompts[0];
@@ -226,7 +229,7 @@ TEST_P(ZooUnrounded, PlacementAndGraphsChangeNoToken) {
       ASSERT_FALSE(event->error) << event->error->message;
       if (event->id) ids.push_back(*event->id);
     }
-    EXPECT_EQ(ids, prompt.greedy_ids) << options.experts << " " << options.expert_cache;
+    EXPECT_EQ(ids, prompt.greedy_ids) << options.experts << " " << options.expert_cache << " " << options.expert_store;
   }
 }
 

@@ -18,6 +18,18 @@ TEST(ExpertCacheSize, CountsSharesAndSizes) {
   EXPECT_EQ(slots("18446744073709551615"), 1 << 30);
 }
 
+TEST(ExpertStoreChoice, FollowsArithmeticUnlessAsked) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
+  EXPECT_EQ(choose_expert_store("auto", 56 * kGiB, 64 * kGiB).value(), "memory");
+  EXPECT_EQ(choose_expert_store("auto", 56 * kGiB + 1, 64 * kGiB).value(), "file");
+  EXPECT_EQ(choose_expert_store("auto", ~std::uint64_t{0}, 64 * kGiB).value(), "file");
+  EXPECT_EQ(choose_expert_store("memory", 100 * kGiB, kGiB).value(), "memory");
+  EXPECT_EQ(choose_expert_store("file", 1, kGiB).value(), "file");
+  const auto unknown = choose_expert_store("disk", 1, kGiB);
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("auto, memory, file"), std::string::npos);
+}
+
 TEST(ExpertCacheSize, RefusesWhatMeansNothing) {
   for (const char* text :
        {"0", "-1", "101%", "x", "1.5G", "2 GiB", "7Q", "5MiBs", "%", "99999999999999999999", "17179869184G", "5%5"}) {

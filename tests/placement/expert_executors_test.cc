@@ -181,13 +181,14 @@ TEST(HostExperts, ComputeTheSameToTheBit) {
   check_executor(executor);
 }
 
-class OffloadExperts : public testing::TestWithParam<std::tuple<Late, bool, std::int64_t>> {};
+class OffloadExperts : public testing::TestWithParam<std::tuple<Late, bool, std::int64_t, ExpertStore>> {};
 
 TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
-  const auto [late, hybrid, slots] = GetParam();
+  const auto [late, hybrid, slots, store] = GetParam();
   QueueingDevice device(make_cpu(), late);
-  OffloadExpertExecutor executor(device, make_cpu(),
-                                 {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U});
+  OffloadExpertExecutor executor(
+      device, make_cpu(),
+      {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .store = store, .num_staged = 2});
   check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
   EXPECT_EQ(executor.num_slots(), slots);
   EXPECT_GT(executor.counters().copied, 0);
@@ -199,7 +200,8 @@ TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, OffloadExperts,
                          testing::Combine(testing::Values(Late::kWork, Late::kCopies), testing::Bool(),
-                                          testing::Values<std::int64_t>(kTopK, 3, 5, 2 * kExperts)));
+                                          testing::Values<std::int64_t>(kTopK, 3, 5, 2 * kExperts),
+                                          testing::Values(ExpertStore::kMemory, ExpertStore::kFile)));
 
 TEST(OffloadExpertsLimits, TooFewSlotsAreRefusedWithTheNumberNeeded) {
   QueueingDevice device(make_cpu(), Late::kWork);

@@ -49,6 +49,29 @@ TEST(Activations, PlansCountAllThatModelsReserve) {
   }
 }
 
+TEST(Activations, AStepSuitsTheDeviceUnlessAsked) {
+  EngineOptions options;
+  options.device = "reference";
+  const auto tokens_of_step = [&] {
+    const auto loaded = load_model(options);
+    return loaded ? (*loaded)->batch_tokens : -1;
+  };
+  options.context = 8192;
+  EXPECT_EQ(tokens_of_step(), 512);
+  options.context = 64;  // more than the caches hold would never come together
+  EXPECT_EQ(tokens_of_step(), 64);
+  options.max_sequences = 3;
+  EXPECT_EQ(tokens_of_step(), 192);
+  options.batch_tokens = 7;
+  EXPECT_EQ(tokens_of_step(), 7);
+  // A vocabulary and layers so large that steps shrink.
+  ModelConfig config;
+  config.num_layers = config.gemma4.per_layer_width = std::int64_t{1} << 40;
+  const auto backend = create_backend("reference", {});
+  ASSERT_TRUE(backend);
+  EXPECT_EQ(choose_batch(**backend, config, 8192, 1), 256);
+}
+
 TEST(Activations, PerLayerEmbeddingsAndDeltaNetsCount) {
   const auto bytes = [](ModelConfig config) { return activation_bytes(config, 100, 1); };
   ModelConfig config;

@@ -24,6 +24,21 @@ TEST(MemoryPlan, AddsUpAndNamesTheLargestContext) {
   EXPECT_NE(status.error().hint.find("40 tokens"), std::string::npos) << status.error().hint;
 }
 
+TEST(MemoryPlan, SaysWhatWouldFit) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const MemoryInfo memory{.total_bytes = 80 * kMiB, .available_bytes = 70 * kMiB};
+  MemoryNeeds needs{.weight_bytes = 100 * kMiB, .activation_bytes = 10 * kMiB, .movable_bytes = 60 * kMiB};
+  const auto error = [&] { return check_fits(plan_memory(needs, memory, 100, 1), needs, memory).error(); };
+  EXPECT_EQ(error().message,
+            "the model needs 110.0 MiB (weights 100.0, caches 0.0, activations 10.0); 70.0 of 80.0 MiB are available");
+  EXPECT_EQ(error().hint,
+            "--experts hybrid or offload keeps 60.0 MiB of experts in host memory; the rest, 50.0 MiB, fits");
+  needs.movable_bytes = 0;
+  EXPECT_NE(error().hint.find("not even the weights fit"), std::string::npos);
+  needs.movable_bytes = 30 * kMiB;  // too few
+  EXPECT_NE(error().hint.find("not even the weights fit"), std::string::npos);
+}
+
 TEST(MemoryPlan, HugeNumbersSaturateInsteadOfWrapping) {
   const MemoryNeeds needs{.weight_bytes = 1,
                           .kv_bytes_per_token = ~std::uint64_t{0} / 2,

@@ -1,6 +1,9 @@
 #include "backend/cuda/cuda_backend.h"
 
+#include <utility>
+
 #include "backend/check_args.h"
+#include "backend/cuda/ceilings.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/device_probe.h"
 #include "backend/cuda/experts/experts.h"
@@ -11,8 +14,9 @@
 namespace vernier::cuda {
 
 CudaBackend::CudaBackend(int device, cudaStream_t stream, Precision precision)
-    : scratch_(stream),
-      uploads_(stream),
+    : copy_memory_([](std::size_t size) { return allocate_pinned(size, "memory for copies"); }),
+      scratch_(stream),
+      uploads_(stream, copy_memory_),
       tables_(uploads_, stream),
       context_{.device = device,
                .stream = stream,
@@ -45,6 +49,7 @@ Result<std::unique_ptr<CudaBackend>> CudaBackend::create(int device, const Backe
   VN_CUDA(cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
   context.capability = 10 * major + minor;
   context.max_shared_bytes = static_cast<std::size_t>(shared);
+  VN_TRY(backend->uploads_.prepare());
   return backend;
 }
 
@@ -55,6 +60,18 @@ MemoryInfo CudaBackend::memory() const {
   std::size_t total_bytes = 0;
   if (!enter() || !cuda_status(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo")) return {};
   return {.total_bytes = total_bytes, .available_bytes = free_bytes};
+}
+
+Result<Ceilings> CudaBackend::measure_ceilings(BenchClock /*clock*/) {
+  constexpr std::size_t kReadBytes = std::size_t{1} << 30U;
+  VN_TRY(enter());
+  if (read_memory_.size() == 0) {
+    auto buffer = allocate_device(kReadBytes, "measuring the read rate");
+    if (!buffer) return Ceilings{};
+    VN_CUDA(cudaMemsetAsync(buffer->data(), 1, kReadBytes, context_.stream));
+    read_memory_ = std::move(*buffer);
+  }
+  return cuda::measure_ceilings(context_, read_memory_);
 }
 
 Status CudaBackend::supports(FormatId format) const { return check_format(format); }
@@ -97,9 +114,12 @@ Status CudaBackend::run_step(const RepeatableStep& step, const std::function<Sta
 
 Result<Buffer> CudaBackend::allocate_host(std::size_t size_bytes) {
   VN_TRY(enter());
-  auto pinned = allocate_pinned(size_bytes, "memory for copies");
-  if (pinned) return pinned;
-  return Backend::allocate_host(size_bytes);
+  return copy_memory_.allocate(size_bytes);
+}
+
+std::vector<std::string> CudaBackend::warnings() const {
+  std::string warning = copy_memory_.warning();
+  return warning.empty() ? std::vector<std::string>() : std::vector<std::string>(1, std::move(warning));
 }
 
 std::uint64_t CudaBackend::record_bytes(const Weight& host) const { return cuda::record_bytes(host); }

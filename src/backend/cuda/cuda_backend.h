@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "backend/backend.h"
+#include "backend/copy_memory.h"
 #include "backend/cuda/cuda_context.h"
 #include "backend/cuda/step_graphs.h"
 
@@ -19,6 +20,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
   [[nodiscard]] Precision precision() const override { return context_.precision; }
   [[nodiscard]] MemoryInfo memory() const override;
+  [[nodiscard]] std::int32_t suitable_batch_tokens() const override { return 2048; }
+  /// Unknown where a GiB for reading isn't free.
+  [[nodiscard]] Result<Ceilings> measure_ceilings(BenchClock clock) override;
   [[nodiscard]] Status supports(FormatId format) const override;
 
   [[nodiscard]] Result<Buffer> allocate(std::size_t size_bytes) override;
@@ -27,6 +31,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status copy_to_device(void* device, const void* host, std::size_t size_bytes) override;
   [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
   [[nodiscard]] Status synchronize() override;
+  [[nodiscard]] std::vector<std::string> warnings() const override;
   [[nodiscard]] Status run_step(const RepeatableStep& step, const std::function<Status()>& work) override;
   /// Page-locked where the system grants it, else ordinary memory, with which copies are slower and run beside nothing.
   [[nodiscard]] Result<Buffer> allocate_host(std::size_t size_bytes) override;
@@ -53,12 +58,14 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status enter() const;
   [[nodiscard]] Status copy(void* to, const void* from, std::size_t size_bytes, cudaMemcpyKind kind);
 
+  CopyMemory copy_memory_;
   DeviceScratch scratch_;
   UploadRing uploads_;
   StepTables tables_;
   CudaContext context_;
   StepGraphs graphs_;
   bool use_graphs_ = true;
+  Buffer read_memory_;  ///< what measure_ceilings() reads
 };
 
 }  // namespace vernier::cuda

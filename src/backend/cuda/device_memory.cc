@@ -7,6 +7,12 @@ namespace {
 
 double gib(std::size_t bytes) { return static_cast<double>(bytes) / 1073741824.0; }
 
+/// What systems answer that won't lock so much memory, or any.
+bool is_refusal(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation || error == cudaErrorNotPermitted || error == cudaErrorNotSupported ||
+         error == cudaErrorOperatingSystem;
+}
+
 }  // namespace
 
 Result<Buffer> allocate_device(std::size_t size_bytes, std::string_view what) {
@@ -18,7 +24,7 @@ Result<Buffer> allocate_device(std::size_t size_bytes, std::string_view what) {
     std::size_t total_bytes = 0;
     if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) (void)cudaGetLastError();
     return fail_with_hint(ErrorCode::kOutOfMemory,
-                          "a smaller --context, fewer sequences or another --experts placement needs less",
+                          "a smaller context (-c), fewer sequences or another --experts placement needs less",
                           "cuda: {} needs {} bytes ({:.3f} GiB) of GPU memory; {:.3f} of {:.3f} GiB are free", what,
                           size_bytes, gib(size_bytes), gib(free_bytes), gib(total_bytes));
   }
@@ -29,7 +35,7 @@ Result<Buffer> allocate_device(std::size_t size_bytes, std::string_view what) {
 Result<Buffer> allocate_pinned(std::size_t size_bytes, std::string_view what) {
   void* data = nullptr;
   const cudaError_t error = cudaMallocHost(&data, size_bytes == 0 ? 1 : size_bytes);
-  if (error == cudaErrorMemoryAllocation) {
+  if (is_refusal(error)) {
     (void)cudaGetLastError();
     return fail(ErrorCode::kOutOfMemory, "cuda: {} needs {} bytes of page-locked host memory, which the system refuses",
                 what, size_bytes);

@@ -13,25 +13,20 @@ constexpr int kMinCapability = 80;
 
 std::string cuda_version(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
-/// Why there is no GPU at all, or empty. Fast without a driver: the runtime just looks for the library.
-std::string why_no_device(int& count) {
-  count = 0;
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return "";
+/// Fast without a driver: the runtime just looks for the library.
+DriverAnswer ask_driver() {
+  DriverAnswer answer;
+  const cudaError_t error = cudaGetDeviceCount(&answer.num_devices);
+  if (error == cudaSuccess && answer.num_devices > 0) return answer;
   (void)cudaGetLastError();
-  int driver = 0;
-  int runtime = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-  (void)cudaRuntimeGetVersion(&runtime);
-  if (driver == 0) return "no NVIDIA driver is installed (libcuda.so.1 isn't found)";
-  if (error == cudaErrorInsufficientDriver) {
-    return fmt::format("the NVIDIA driver is too old: it supports CUDA {}, this build needs {}", cuda_version(driver),
-                       cuda_version(runtime));
-  }
-  if (error == cudaErrorNoDevice || error == cudaSuccess) {
-    return "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES set?)";
-  }
-  return fmt::format("the NVIDIA driver doesn't start: {}", cudaGetErrorString(error));
+  if (cudaDriverGetVersion(&answer.driver_version) != cudaSuccess) answer.driver_version = 0;
+  (void)cudaRuntimeGetVersion(&answer.runtime_version);
+  const bool none = error == cudaErrorNoDevice || error == cudaSuccess;
+  answer.kind = error == cudaErrorInsufficientDriver ? DriverAnswer::Kind::kTooOld
+                : none                               ? DriverAnswer::Kind::kNoDevice
+                                                     : DriverAnswer::Kind::kBroken;
+  answer.error = cudaGetErrorString(error);
+  return answer;
 }
 
 int attribute(cudaDeviceAttr which, int device) {
@@ -70,30 +65,51 @@ bool architectures_cover(std::string_view architectures, int capability) {
   return false;
 }
 
-std::string why_unavailable(int device) {
-  int count = 0;
-  std::string reason = why_no_device(count);
-  if (!reason.empty()) return reason;
-  if (device < 0 || device >= count) return fmt::format("there is no GPU {}: the driver shows {}", device, count);
-  const int capability = capability_of(device);
+std::string reason_without_device(const DriverAnswer& answer) {
+  if (answer.kind == DriverAnswer::Kind::kFine) return "";
+  if (answer.driver_version == 0) return "no NVIDIA driver is installed (libcuda.so.1 isn't found)";
+  switch (answer.kind) {
+    case DriverAnswer::Kind::kTooOld:
+      return fmt::format("the NVIDIA driver is too old: it supports CUDA {}, this build needs {}",
+                         cuda_version(answer.driver_version), cuda_version(answer.runtime_version));
+    case DriverAnswer::Kind::kNoDevice: return "the NVIDIA driver shows no GPU (is CUDA_VISIBLE_DEVICES set?)";
+    default: return fmt::format("the NVIDIA driver doesn't start: {}", answer.error);
+  }
+}
+
+std::string reason_against_device(int device, int num_devices, int capability, std::string_view architectures) {
+  if (device < 0 || device >= num_devices) {
+    return num_devices == 1 ? fmt::format("there is no GPU {}: the driver shows one, GPU 0", device)
+                            : fmt::format("there is no GPU {}: the driver shows {}, GPU 0 to {}", device, num_devices,
+                                          num_devices - 1);
+  }
   if (capability < kMinCapability) {
-    return fmt::format("GPU {} has compute capability {}.{}; Vernier needs 8.0", device, capability / 10,
+    return fmt::format("GPU {} has compute capability {}.{}; Vernier needs 8.0 or later", device, capability / 10,
                        capability % 10);
   }
-  if (!architectures_cover(VERNIER_CUDA_ARCHITECTURES, capability)) {
+  if (!architectures_cover(architectures, capability)) {
     return fmt::format("GPU {} has compute capability {}.{}, for which this build has no code (it has: {})", device,
-                       capability / 10, capability % 10, VERNIER_CUDA_ARCHITECTURES);
+                       capability / 10, capability % 10, architectures);
   }
   return "";
 }
 
+std::string why_unavailable(int device) {
+  const DriverAnswer answer = ask_driver();
+  const std::string reason = reason_without_device(answer);
+  if (!reason.empty()) return reason;
+  const bool exists = device >= 0 && device < answer.num_devices;
+  return reason_against_device(device, answer.num_devices, exists ? capability_of(device) : 0,
+                               VERNIER_CUDA_ARCHITECTURES);
+}
+
 std::string describe_devices() {
-  int count = 0;
-  if (!why_no_device(count).empty()) return "";
+  const DriverAnswer answer = ask_driver();
+  if (!reason_without_device(answer).empty()) return "";
   std::string text;
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-  for (int device = 0; device < count; ++device) {
+  for (int device = 0; device < answer.num_devices; ++device) {
     cudaDeviceProp properties = {};
     if (!cuda_status(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties")) continue;
     if (!text.empty()) text += '\n';

@@ -45,7 +45,7 @@ Status UploadRing::grow(std::size_t size_bytes) {
   for (cudaEvent_t& event : copied_) {
     if (event == nullptr) VN_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
-  VN_ASSIGN(Buffer host, allocate_pinned(segment * kSegments, "the upload ring"));
+  VN_ASSIGN(Buffer host, memory_.allocate(segment * kSegments));
   VN_ASSIGN(Buffer device, allocate_device(segment * kSegments, "the upload ring"));
   outgrown_.push_back(std::move(host_));
   outgrown_.push_back(std::move(device_));

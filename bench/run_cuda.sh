@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Measures the figures of docs/performance.md's GPU part and writes them to bench/results/, one JSON file a group.
+#   bench/run_cuda.sh                  everything: about a quarter of an hour on an H200 with 128 GiB of host memory
+#   bench/run_cuda.sh models kernels   only these groups: models, batches, depth, placement, kernels
+# VERNIER: the program (build/release/vernier). PREFIX: of the files' names (h200). REPEAT: rounds (5). OUT: the folder.
+# COMMIT: the commit's name where there is no repository. Models are synthetic, of the published shapes.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+vernier=${VERNIER:-build/release/vernier} prefix=${PREFIX:-h200} repeat=${REPEAT:-5} out=${OUT:-bench/results}
+mkdir -p "$out"
+wanted=" $* "
+
+# group NAME: begins a file; run ARGUMENTS...: adds what `vernier bench ARGUMENTS` says to it; finish: writes it.
+group() {
+  name=$1
+  [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 1
+  lines=$(mktemp)
+}
+run() {
+  local command="vernier bench $* --device cuda --repeat $repeat --jsonl" found
+  echo "$name: $command" >&2
+  if found=$("$vernier" bench "$@" --device cuda --repeat "$repeat" --jsonl); then
+    printf '# %s\n%s\n' "$command" "$found" >>"$lines"
+  else
+    echo "$name: not measured" >&2
+  fi
+}
+finish() {
+  bench/record.py "$name" "$out/$prefix-$name.json" --gpu <"$lines"
+  rm -f "$lines"
+}
+
+dense=("llama-3.2-1b --format nvfp4" "llama-3.1-8b --format nvfp4" "llama-3.1-8b --format fp8-block"
+  "llama-3.1-8b --format bf16" "llama-3.1-8b --format q4_k")
+mixtures=("qwen3-30b-a3b --format nvfp4" "qwen3-30b-a3b --format fp8-block" "gpt-oss-20b" "gpt-oss-120b"
+  "qwen35-35b-a3b --format nvfp4" "gemma4-26b-a4b --format nvfp4")
+
+# Arguments of one element are words, so $model below is split on purpose.
+# shellcheck disable=SC2086
+if group models; then
+  for model in "${dense[@]}" "${mixtures[@]}"; do run --synthetic $model --tests tg128,pp512,pp2048; done
+  finish
+fi
+# shellcheck disable=SC2086
+if group batches; then
+  for model in "llama-3.1-8b --format nvfp4" "qwen3-30b-a3b --format nvfp4" gpt-oss-20b; do
+    run --synthetic $model --tests tg32x8,tg32x32,tg16x128
+  done
+  finish
+fi
+# shellcheck disable=SC2086
+if group depth; then
+  for model in "llama-3.1-8b --format nvfp4" "qwen3-30b-a3b --format nvfp4" "qwen35-35b-a3b --format nvfp4"; do
+    run --synthetic $model --tests tg32 --depth 32000
+  done
+  finish
+fi
+if group placement; then
+  for experts in "cpu" "offload --expert-cache 50%" "hybrid --expert-cache 50%"; do
+    # shellcheck disable=SC2086
+    run --synthetic qwen3-30b-a3b --format nvfp4 --experts $experts --tests tg64,pp2048
+  done
+  finish
+fi
+if group kernels; then
+  run kernels --ops linear --formats nvfp4,mxfp4,fp8-block,bf16,q4_k,q8_0 --rows 1,8,16,64,256,1024,4096 \
+    --shapes 8192x8192,28672x4096
+  run kernels --ops attention,delta-net,experts
+  finish
+fi
