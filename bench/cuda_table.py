@@ -68,13 +68,13 @@ def share(row):
 
 
 def model_rows():
-    deep, batches = tests("depth"), tests("batches")
+    deep = tests("depth")
     for name, found in tests("models").items():
         decode, prefill = found.get("tg128"), found.get("pp2048")
         depth = deep.get(name, {}).get("tg32")
         steps = []
         for sequences, test in ((8, "tg32x8"), (32, "tg32x32"), (128, "tg16x128")):
-            row = batches.get(name, {}).get(test)
+            row = found.get(test)
             if row:
                 milliseconds = 1000.0 * sequences / rate(row)
                 peer = PEER_STEP_MS.get(name, {}).get(sequences)
@@ -122,7 +122,7 @@ def taken_at(group):
 
 
 def page():
-    groups = "\n".join(f"- {taken_at(group)}" for group in ("models", "batches", "depth", "placement", "kernels"))
+    groups = "\n".join(f"- {taken_at(group)}" for group in ("models", "depth", "placement", "kernels"))
     return "\n\n".join([models_table(), "Qwen3-30B-A3B, NVFP4, by where its experts are:", placement_table(),
                         "Single operations, called one after another:", kernels_table(), groups])
 

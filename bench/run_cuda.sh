@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the figures of docs/performance.md's GPU part and writes them to bench/results/, one JSON file a group.
 #   bench/run_cuda.sh                  everything: about a quarter of an hour on an H200 with 128 GiB of host memory
-#   bench/run_cuda.sh models kernels   only these groups: models, batches, depth, placement, kernels
+#   bench/run_cuda.sh models kernels   only these groups: models, depth, placement, kernels
 # VERNIER: the program (build/release/vernier). PREFIX: of the files' names (h200). REPEAT: rounds (5). OUT: the folder.
 # COMMIT: the commit's name where there is no repository. Models are synthetic, of the published shapes.
 set -euo pipefail
@@ -39,14 +39,7 @@ mixtures=("qwen3-30b-a3b --format nvfp4" "qwen3-30b-a3b --format fp8-block" "gpt
 # Arguments of one element are words, so $model below is split on purpose.
 # shellcheck disable=SC2086
 if group models; then
-  for model in "${dense[@]}" "${mixtures[@]}"; do run --synthetic $model --tests tg128,pp512,pp2048; done
-  finish
-fi
-# shellcheck disable=SC2086
-if group batches; then
-  for model in "llama-3.1-8b --format nvfp4" "qwen3-30b-a3b --format nvfp4" gpt-oss-20b; do
-    run --synthetic $model --tests tg32x8,tg32x32,tg16x128
-  done
+  for model in "${dense[@]}" "${mixtures[@]}"; do run --synthetic $model --tests tg128,pp512,pp2048,tg32x8,tg32x32,tg16x128; done
   finish
 fi
 # shellcheck disable=SC2086
