@@ -142,6 +142,47 @@ TEST_P(ExpertsConformance, RoutersOfEveryFormat) {
   }
 }
 
+TEST_P(ExpertsConformance, RoutingDependsOnNoOtherToken) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  constexpr std::int64_t kTokens = 41;
+  constexpr std::int64_t kRouted = 150;
+  constexpr std::int32_t kChosen = 6;
+  const Buffer ids = backend->allocate(kTokens * kChosen * 4).value();
+  const Buffer weights = backend->allocate(kTokens * kChosen * 4).value();
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const std::int64_t dim : {std::int64_t{1088}, std::int64_t{331}}) {  // whole pieces for every thread, and not
+      const WeightSpec spec = {
+          .format = find_plain_format(dtype).value(), .layout = WeightLayout::kPlain, .rows = kRouted, .cols = dim};
+      const Weight router = backend->place(random_weight(spec)).value();
+      Random random(8);
+      const TestMatrix x(*backend, kTokens, dim, random.floats(kTokens * dim, 0.01F));
+      const auto route_rows = [&](std::int64_t first, std::int64_t count) {
+        RouteArgs args;
+        args.x = x.view().slice_rows(first, count);
+        args.router = &router;
+        args.top_k = kChosen;
+        args.ids = static_cast<std::int32_t*>(ids.data()) + first * kChosen;
+        args.weights = static_cast<float*>(weights.data()) + first * kChosen;
+        VN_EXPECT_OK(backend->route_experts(args));
+      };
+      const auto fetch = [&] {
+        Routing result = {std::vector<std::int32_t>(kTokens * kChosen), std::vector<float>(kTokens * kChosen)};
+        VN_EXPECT_OK(backend->synchronize());
+        VN_EXPECT_OK(backend->copy_to_host(result.ids.data(), ids.data(), kTokens * kChosen * 4));
+        VN_EXPECT_OK(backend->copy_to_host(result.weights.data(), weights.data(), kTokens * kChosen * 4));
+        return result;
+      };
+      route_rows(0, kTokens);
+      const Routing together = fetch();
+      for (std::int64_t t = 0; t < kTokens; t += t < 5 ? 1 : 12)
+        route_rows(t, t < 5 ? 1 : std::min<std::int64_t>(12, kTokens - t));
+      const Routing apart = fetch();
+      EXPECT_EQ(together.ids, apart.ids) << dim;
+      EXPECT_EQ(together.weights, apart.weights) << dim;
+    }
+  }
+}
+
 // --- expert_mlp ------------------------------------------------------------------------------------------------------
 
 constexpr std::int64_t kExperts = 5;

@@ -120,6 +120,7 @@ __global__ void __launch_bounds__(kThreads) activate_kernel(const __grid_constan
 }
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ CombineExperts args) {
+  constexpr int kAtOnce = 8;  // on their way together
   const int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const std::int64_t token = blockIdx.y;
   release_successor();
@@ -127,12 +128,24 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant
   if (col >= args.cols) return;
   float* y = args.y + token * args.y_stride + col;
   float sum = *y;
-  for (int j = 0; j < args.top_k; ++j) {
-    const std::int64_t use = token * args.top_k + j;
-    if (args.ids[use] == -1) continue;  // computed elsewhere
-    const bool known = args.ids[use] >= 0 && args.ids[use] < args.experts;
-    const float result = known ? args.results[use * args.cols + col] : __int_as_float(0x7FC00000);
-    sum = __fadd_rn(sum, __fmul_rn(args.weights[use], result));
+#pragma unroll 1
+  for (int first = 0; first < args.top_k; first += kAtOnce) {
+    int id[kAtOnce];
+    float weight[kAtOnce];
+    float result[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const std::int64_t use = token * args.top_k + min(first + i, args.top_k - 1);
+      id[i] = args.ids[use];
+      weight[i] = args.weights[use];
+      result[i] = args.results[use * args.cols + col];
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= args.top_k || id[i] == -1) continue;  // -1: computed elsewhere
+      const bool known = id[i] >= 0 && id[i] < args.experts;
+      sum = __fadd_rn(sum, __fmul_rn(weight[i], known ? result[i] : __int_as_float(0x7FC00000)));
+    }
   }
   *y = sum;
 }

@@ -105,7 +105,7 @@ __device__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, k
     const std::int64_t row = __shfl_sync(kWholeWarp, cell, n * 8 + lane / 4);
     key[n] = static_cast<const typename Cell::Code*>(args.kv.keys) + row * kDim + lane % 4 * 8;
   }
-#pragma unroll
+#pragma unroll 1
   for (int first = 0; first < kDim; first += kGroup) {
     Eight loaded[kGroup / 32][kRunTiles];
 #pragma unroll

@@ -301,10 +301,12 @@ __global__ void __launch_bounds__(kNorms ? 2 * kThreads : kThreads)
   float* const state = args.recurrent +
                        (std::int64_t{slice.state_slot} * args.value_heads + head) * args.key_dim * args.value_dim +
                        (active ? column : 0);
-  if (active) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      if (first_row + r < args.key_dim) prefetch_line(state + std::int64_t{first_row + r} * args.value_dim);
+  constexpr int kLineBytes = 128;
+  constexpr int kLineColumns = kLineBytes / static_cast<int>(sizeof(float));
+  if (active && column % kLineColumns == 0 && args.value_dim % kLineColumns == 0) {
+#pragma unroll 1
+    for (int r = first_row; r < min(first_row + kRows, args.key_dim); ++r) {
+      prefetch_to_l2<kLineBytes>(state + std::int64_t{r} * args.value_dim);
     }
   }
   wait_for_predecessor();
