@@ -16,7 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/ceilings.h"
 #include "backend/copy_lane.h"
+#include "backend/ranking.h"
 #include "base/result.h"
 #include "tensor/weight.h"
 
@@ -273,6 +275,16 @@ struct GatedDeltaNetArgs {
   [[nodiscard]] std::int64_t channels() const { return 2 * key_width() + value_width(); }
 };
 
+/// The likeliest logits of each row, ordered: the largest first, ties by id. At least one; fewer than `count` where the
+/// row has no more, or where so many are alike that a device has no room to order them.
+struct RankArgs {
+  MatrixView logits;                 ///< [rows, ids], at most kMostLogits ids (odds.h)
+  std::span<const RankWish> wishes;  ///< [rows], host memory
+  std::int32_t count = 0;            ///< of entries wanted of each row: 1 to kMostRanked
+  RankedRow* rows = nullptr;         ///< out [rows], backend memory
+  RankedLogit* entries = nullptr;    ///< out [rows, count], backend memory
+};
+
 /// A decode step that may be repeated: the operations that it calls, and their arguments, depend on `owner`, on the
 /// number of slices, and else only on what `tokens` and `slices` hold.
 struct RepeatableStep {
@@ -284,18 +296,6 @@ struct RepeatableStep {
 struct MemoryInfo {
   std::uint64_t total_bytes = 0;
   std::uint64_t available_bytes = 0;
-};
-
-/// Which time a rate is reckoned from.
-enum class BenchClock : std::uint8_t {
-  kWall,
-  kCpu,  ///< CPU time of the process, shared out among the threads: right where neighbours take part of the wall time
-};
-
-/// What a device can do at best, as measured just now: what `vernier bench` holds figures against. 0: unknown.
-struct Ceilings {
-  double read_gb_s = 0.0;    ///< 10^9 bytes a second, read from memory that no cache holds
-  double dot_gflop_s = 0.0;  ///< 10^9 operations a second: bf16 products added in fp32, a product and its sum being two
 };
 
 /// A device. One thread drives it at a time; operations are ordered as called and complete at the latest at
@@ -361,6 +361,7 @@ class Backend {
   [[nodiscard]] virtual Status soft_cap(const SoftCapArgs& args) = 0;
   [[nodiscard]] virtual Status sigmoid_gate(const SigmoidGateArgs& args) = 0;
   [[nodiscard]] virtual Status gated_delta_net(const GatedDeltaNetArgs& args) = 0;
+  [[nodiscard]] virtual Status rank_logits(const RankArgs& args) = 0;
 };
 
 struct BackendOptions {

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "backend/odds.h"
+
 namespace vernier {
 namespace {
 
@@ -201,6 +203,15 @@ Status check_args(const GatedDeltaNetArgs& args) {
     VN_TRY(require(in_rows && slice.state_slot >= 0, kOp, "a slice lies outside the activations"));
   }
   return require(args.recurrent != nullptr && args.convolution != nullptr, kOp, "no state memory");
+}
+
+Status check_args(const RankArgs& args) {
+  constexpr std::string_view kOp = "rank_logits";
+  VN_TRY(require(is_matrix(args.logits) && args.logits.cols <= kMostLogits, kOp, "logits are no matrix or too many"));
+  VN_TRY(require(static_cast<std::int64_t>(args.wishes.size()) == args.logits.rows, kOp, "not a wish a row"));
+  VN_TRY(require(args.count > 0 && args.count <= kMostRanked, kOp, "too many or no entries a row"));
+  return require(args.logits.rows == 0 || (args.rows != nullptr && args.entries != nullptr), kOp,
+                 "no room for the result");
 }
 
 }  // namespace vernier

@@ -18,5 +18,6 @@ namespace vernier {
 [[nodiscard]] Status check_args(const SoftCapArgs& args);
 [[nodiscard]] Status check_args(const SigmoidGateArgs& args);
 [[nodiscard]] Status check_args(const GatedDeltaNetArgs& args);
+[[nodiscard]] Status check_args(const RankArgs& args);
 
 }  // namespace vernier

@@ -17,10 +17,11 @@ class HostBackend : public Backend {
   [[nodiscard]] Status copy_to_host(void* host, const void* device, std::size_t size_bytes) override;
   [[nodiscard]] Status synchronize() override;
 
-  // Scalar, in double where it matters; a backend with something faster overrides them.
+  // Scalar (but rank_logits), in double where it matters; a backend with something faster overrides them.
   [[nodiscard]] Status soft_cap(const SoftCapArgs& args) override;
   [[nodiscard]] Status sigmoid_gate(const SigmoidGateArgs& args) override;
   [[nodiscard]] Status gated_delta_net(const GatedDeltaNetArgs& args) override;
+  [[nodiscard]] Status rank_logits(const RankArgs& args) override;  // rank.cc
 };
 
 }  // namespace vernier

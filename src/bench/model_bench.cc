@@ -179,7 +179,10 @@ Status ModelBench::run_step(const StepPlan& plan, std::vector<Cost>& steps) {
     slices.push_back({share.num_tokens, share.sequence->num_computed, share.wants_logits});
   }
   steps.push_back(costs_->step(slices));
-  return loaded_->runner->run(plan, /*all_rows=*/false);
+  VN_TRY(loaded_->runner->run(plan, /*all_rows=*/false));
+  // As for greedy decoding.
+  const std::vector<RankWish> wishes(static_cast<std::size_t>(plan.num_outputs));
+  return loaded_->runner->rank(wishes, 1, loaded_->usable_vocab);
 }
 
 /// Prompts in chunks of at most batch_tokens_, of several sequences where they fit.
@@ -225,7 +228,8 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
   warm_up.prompt = std::min(test.prompt, batch_tokens_);
   warm_up.generated = std::min(test.generated, 2);
   VN_TRY(time_once(warm_up, depth));
-  VN_TRY(check_logits(loaded_->runner->logits(0)));
+  VN_ASSIGN(const auto logits, loaded_->runner->logits(0));
+  VN_TRY(check_logits(logits));
 
   const auto tokens = static_cast<double>(test.tokens());
   std::vector<double> rates, cpu, shares, reads, dots;

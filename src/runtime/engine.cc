@@ -4,40 +4,15 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <list>
 #include <mutex>
 #include <thread>
 
+#include "runtime/active_request.h"
 #include "runtime/loaded_model.h"
-#include "runtime/sampler.h"
 #include "runtime/scheduler.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
 
 namespace vernier {
-namespace {
-
-/// A request that is in the scheduler, and the events nobody has read yet.
-struct ActiveRequest {
-  ActiveRequest(Request request, const LoadedModel& loaded)
-      : sampling(std::move(request.sampling)), sampler(sampling, request.prompt), stops(sampling.stop) {
-    sequence.tokens = std::move(request.prompt);
-    sequence.num_prompt = static_cast<std::int32_t>(sequence.tokens.size());
-    if (loaded.tokenizer) detokenizer.emplace(loaded.tokenizer, /*skip_special=*/true);
-  }
-
-  SamplingParams sampling;
-  Sampler sampler;
-  StopMatcher stops;
-  std::optional<Detokenizer> detokenizer;
-  Sequence sequence;
-  std::deque<TokenEvent> events;
-  bool finished = false;  // its last event is in `events`
-};
-
-}  // namespace
-
 using ScoreVisitor = std::function<void(std::size_t, std::span<const float>)>;
 
 struct Engine::Impl {
@@ -54,6 +29,9 @@ struct Engine::Impl {
   void finish(ActiveRequest& request, FinishReason reason, TokenEvent event = {});
   void fail_request(ActiveRequest& request, Error error);
   void accept_token(ActiveRequest& request, const Sampler::Choice& choice);
+  /// Runs a step and ranks its rows of logits, one of each of `outputs`.
+  [[nodiscard]] Status compute(const StepPlan& plan, const std::vector<std::shared_ptr<ActiveRequest>>& outputs);
+  [[nodiscard]] Result<Sampler::Choice> choose(ActiveRequest& request, std::int32_t row);
   void run_step();
   void fail_all(const Error& error);
   [[nodiscard]] Status check_files() const;
@@ -130,24 +108,46 @@ Status Engine::Impl::check_files() const {
   return {};
 }
 
+Result<Sampler::Choice> Engine::Impl::choose(ActiveRequest& request, std::int32_t row) {
+  const std::uint64_t position = request.sequence.tokens.size();
+  if (!request.sampler.needs_row()) {
+    VN_ASSIGN(auto choice, request.sampler.choose(loaded->runner->ranking(row), position));
+    if (choice) return *std::move(choice);
+  }
+  VN_ASSIGN(const auto logits, loaded->runner->logits(row));
+  return request.sampler.choose(logits, loaded->usable_vocab, position);
+}
+
+Status Engine::Impl::compute(const StepPlan& plan, const std::vector<std::shared_ptr<ActiveRequest>>& outputs) {
+  std::vector<RankWish> wishes;
+  std::int32_t count = 0;
+  for (const auto& request : outputs) {
+    const Sampler::Needs needs = request->sampler.needs_row() ? Sampler::Needs{} : request->sampler.needs();
+    wishes.push_back(needs.wish);
+    count = std::max(count, needs.count);
+  }
+  VN_TRY(loaded->runner->run(plan, /*all_rows=*/false));
+  VN_TRY(loaded->runner->rank(wishes, count, loaded->usable_vocab));
+  return check_files();
+}
+
 void Engine::Impl::run_step() {
   const StepPlan plan = scheduler->plan();
   if (plan.num_tokens == 0) return;
-  Status status = loaded->runner->run(plan, /*all_rows=*/false);
-  if (status) status = check_files();
-  if (!status) return fail_all(status.error());
-  std::int32_t row = 0;
+  std::vector<std::shared_ptr<ActiveRequest>> outputs;  // held: finish() takes requests out of the list
   for (const StepShare& share : plan.shares) {
     if (!share.wants_logits) continue;
-    const auto owner = std::find_if(active.begin(), active.end(),
-                                    [&](const auto& request) { return &request->sequence == share.sequence; });
-    const std::shared_ptr<ActiveRequest> request = *owner;  // finish() takes it out of the list
-    const auto choice =
-        request->sampler.choose(loaded->runner->logits(row++), loaded->usable_vocab, share.sequence->tokens.size());
+    outputs.push_back(*std::find_if(active.begin(), active.end(),
+                                    [&](const auto& request) { return &request->sequence == share.sequence; }));
+  }
+  if (const Status status = compute(plan, outputs); !status) return fail_all(status.error());
+  for (std::int32_t row = 0; row < std::ssize(outputs); ++row) {
+    ActiveRequest& request = *outputs[static_cast<std::size_t>(row)];
+    const auto choice = choose(request, row);
     if (choice) {
-      accept_token(*request, *choice);
+      accept_token(request, *choice);
     } else {
-      fail_request(*request, choice.error());
+      fail_request(request, choice.error());
     }
   }
 }
@@ -369,7 +369,13 @@ std::optional<Error> Engine::Impl::score(std::span<const std::int32_t> ids, cons
     if (!rows) problem = rows.error();
     for (std::int32_t i = 0; !problem && i < *rows; ++i) {
       const std::size_t row = begin + static_cast<std::size_t>(i);
-      if (row >= first_row) visit(row, loaded->runner->logits(i));
+      if (row < first_row) continue;
+      const auto logits = loaded->runner->logits(i);
+      if (logits) {
+        visit(row, *logits);
+      } else {
+        problem = logits.error();
+      }
     }
   }
   chunks.remove(sequence);

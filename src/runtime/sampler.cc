@@ -3,42 +3,48 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
+#include "backend/odds.h"
+#include "backend/rank.h"
+#include "runtime/draw.h"
 #include "runtime/random.h"
 
 namespace vernier {
 namespace {
 
-constexpr float kBanned = -std::numeric_limits<float>::infinity();
+/// Finite, so that rankings take it for a logit, and without any odds beside another.
+constexpr float kBanned = std::numeric_limits<float>::lowest();
 
-struct Candidate {
-  std::int32_t id = 0;
-  float logit = 0.0F;
-  double probability = 0.0;
+Error non_finite(std::uint64_t position) {
+  return {ErrorCode::kInternal, fmt::format("non-finite logits at position {}", position), {}};
+}
+
+/// `logit` is the token's own; `ranking` has unit odds and at least the `top` likeliest.
+TokenLogprob token_logprob(const Ranking& ranking, const RankedLogit& token, std::int32_t top) {
+  const double largest = static_cast<double>(ranking.entries[0].logit);
+  const double log_sum = std::log(static_cast<double>(ranking.row.unit_odds) / kTopOdds);
+  const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - largest - log_sum); };
+  TokenLogprob result{token.id, logprob(token.logit), {}};
+  for (const RankedLogit& entry : ranking.entries.first(std::min<std::size_t>(top, ranking.entries.size()))) {
+    result.top.emplace_back(entry.id, logprob(entry.logit));
+  }
+  return result;
+}
+
+/// A ranking made here.
+struct RowRanking {
+  RowRanking(std::span<const float> logits, const Sampler::Needs& needs)
+      : entries(static_cast<std::size_t>(needs.count)) {
+    view.row = rank_row(logits, needs.wish, entries);
+    view.entries = std::span(entries).first(static_cast<std::size_t>(view.row.num_entries));
+    view.num_ids = static_cast<std::int64_t>(logits.size());
+  }
+  RowRanking(const RowRanking&) = delete;
+  RowRanking& operator=(const RowRanking&) = delete;
+
+  std::vector<RankedLogit> entries;
+  Ranking view;
 };
-
-bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
-
-/// Softmax over the candidates, which are sorted with the likeliest first.
-void assign_probabilities(std::vector<Candidate>& candidates) {
-  double sum = 0.0;
-  for (Candidate& candidate : candidates) {
-    candidate.probability = std::exp(static_cast<double>(candidate.logit) - static_cast<double>(candidates[0].logit));
-    sum += candidate.probability;
-  }
-  for (Candidate& candidate : candidates) candidate.probability /= sum;
-}
-
-/// Number of leading candidates whose probabilities first reach `top_p`.
-std::size_t nucleus_size(const std::vector<Candidate>& candidates, double top_p) {
-  double sum = 0.0;
-  for (std::size_t i = 0; i < candidates.size(); ++i) {
-    sum += candidates[i].probability;
-    if (sum >= top_p) return i + 1;
-  }
-  return candidates.size();
-}
 
 std::optional<Error> out_of_range(std::string_view field, const std::string& value, std::string_view range) {
   return Error{ErrorCode::kInvalidArgument, fmt::format("{} must be {}, found {}", field, range, value), {}};
@@ -97,98 +103,99 @@ std::optional<Error> validate(const SamplingParams& params, std::int64_t vocab_s
   return validate_lists(params, vocab_size);
 }
 
-std::int32_t argmax(std::span<const float> logits) {
-  return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
-TokenLogprob token_logprob(std::span<const float> logits, std::int32_t id, std::int32_t top) {
-  const double largest = static_cast<double>(logits[static_cast<std::size_t>(argmax(logits))]);
-  double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  const double log_sum = largest + std::log(sum);
-  const auto logprob = [&](std::int32_t token) {
-    return static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(token)]) - log_sum);
-  };
-  TokenLogprob result{id, logprob(id), {}};
-  const std::size_t count = std::min(static_cast<std::size_t>(top), logits.size());
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
-                    [&](std::int32_t a, std::int32_t b) {
-                      const float x = logits[static_cast<std::size_t>(a)];
-                      const float y = logits[static_cast<std::size_t>(b)];
-                      return x != y ? x > y : a < b;
-                    });
-  for (std::size_t i = 0; i < count; ++i) result.top.emplace_back(order[i], logprob(order[i]));
-  return result;
-}
-
 Sampler::Sampler(SamplingParams params, std::span<const std::int32_t> prompt) : params_(std::move(params)) {
   for (const std::int32_t id : prompt) counts_[id].in_prompt = true;
 }
 
+bool Sampler::changes_logits() const {
+  return !params_.logit_bias.empty() || params_.repeat_penalty != 1.0F || params_.presence_penalty != 0.0F ||
+         params_.frequency_penalty != 0.0F;
+}
+
+bool Sampler::needs_row() const {
+  return changes_logits() || (params_.temperature > 0.0F && params_.top_k > kMostRanked);
+}
+
+Sampler::Needs Sampler::logprob_needs() const {
+  return {std::max(1, params_.logprobs.value_or(0)), {0.0, params_.logprobs.has_value()}};
+}
+
+Sampler::Needs Sampler::needs() const {
+  Needs needs = logprob_needs();
+  if (params_.temperature == 0.0F) return needs;
+  if (params_.top_k > 0) {
+    needs.count = std::min(std::max(needs.count, params_.top_k), kMostRanked);
+  } else {
+    needs.count = kMostRanked;
+    needs.wish.inverse_temperature = inverse_temperature(params_);
+  }
+  return needs;
+}
+
 void Sampler::apply_penalties(std::span<float> logits) const {
-  for (const auto& [id, bias] : params_.logit_bias) {
+  const auto change = [&](std::int32_t id, const auto& changed) {
+    if (static_cast<std::size_t>(id) >= logits.size()) return;  // a row of padding
     float& logit = logits[static_cast<std::size_t>(id)];
-    logit = bias <= -100.0F ? kBanned : logit + bias;
+    logit = std::clamp(changed(logit), kBanned, -kBanned);
+  };
+  for (const auto& [id, bias] : params_.logit_bias) {
+    change(id, [bias = bias](float logit) { return bias <= -100.0F ? kBanned : logit + bias; });
   }
   for (const auto& [id, count] : counts_) {
-    float& logit = logits[static_cast<std::size_t>(id)];
-    if (params_.repeat_penalty != 1.0F) {
-      logit = logit > 0.0F ? logit / params_.repeat_penalty : logit * params_.repeat_penalty;
-    }
-    if (count.in_output > 0) {
-      logit -= params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count.in_output);
-    }
+    change(id, [&, count = count](float logit) {
+      const float penalty = params_.repeat_penalty;
+      if (penalty != 1.0F) logit = logit > 0.0F ? logit / penalty : logit * penalty;
+      if (count.in_output == 0) return logit;
+      return logit - (params_.presence_penalty + params_.frequency_penalty * static_cast<float>(count.in_output));
+    });
   }
 }
 
-std::int32_t Sampler::draw(std::span<const float> logits, std::uint64_t position) const {
-  std::vector<Candidate> candidates;
-  candidates.reserve(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] == kBanned) continue;
-    candidates.push_back({static_cast<std::int32_t>(i), logits[i] / params_.temperature, 0.0});
-  }
-  // Top-k and top-p read the order, so ties are broken by id here and nowhere else.
-  std::size_t keep = candidates.size();
-  if (params_.top_k > 0) keep = std::min(keep, static_cast<std::size_t>(params_.top_k));
-  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(keep), candidates.end(),
-                    likelier);
-  candidates.resize(keep);
-  assign_probabilities(candidates);
-  if (params_.top_p < 1.0F) candidates.resize(nucleus_size(candidates, static_cast<double>(params_.top_p)));
-  if (params_.min_p > 0.0F) {
-    const double floor = static_cast<double>(params_.min_p) * candidates[0].probability;
-    std::erase_if(candidates, [&](const Candidate& candidate) { return candidate.probability < floor; });
-  }
-  double total = 0.0;
-  for (const Candidate& candidate : candidates) total += candidate.probability;
-  double left = uniform_at(params_.seed, position) * total;
-  for (const Candidate& candidate : candidates) {
-    left -= candidate.probability;
-    if (left < 0.0) return candidate.id;
-  }
-  return candidates.back().id;  // rounding left a sliver above the last one
+Sampler::Choice Sampler::record(const RankedLogit& token, const Ranking& model) {
+  ++counts_[token.id].in_output;
+  Choice choice{token.id, {}};
+  if (params_.logprobs) choice.logprob = token_logprob(model, token, *params_.logprobs);
+  return choice;
+}
+
+Result<std::optional<Sampler::Choice>> Sampler::choose(const Ranking& ranking, std::uint64_t position) {
+  if (ranking.row.is_finite == 0) return tl::unexpected(non_finite(position));
+  const auto reach = std::min<std::int64_t>(params_.logprobs.value_or(0), ranking.num_ids);
+  if (std::ssize(ranking.entries) < reach) return std::nullopt;
+  if (params_.temperature == 0.0F) return record(ranking.entries[0], ranking);
+  const auto id = draw(params_, ranking, uniform_at(params_.seed, position));
+  if (!id) return std::nullopt;
+  return record(*std::find_if(ranking.entries.begin(), ranking.entries.end(),
+                              [&](const RankedLogit& entry) { return entry.id == *id; }),
+                ranking);
 }
 
 Result<Sampler::Choice> Sampler::choose(std::span<float> logits, std::int64_t usable, std::uint64_t position) {
   logits = logits.first(std::min(logits.size(), static_cast<std::size_t>(usable)));
-  for (const float logit : logits) {
-    if (!std::isfinite(logit)) return fail(ErrorCode::kInternal, "non-finite logits at position {}", position);
+  const RowRanking model(logits, changes_logits() ? logprob_needs() : needs());
+  if (model.view.row.is_finite == 0) return tl::unexpected(non_finite(position));
+  if (!changes_logits()) {
+    const std::int32_t id = pick(logits, model.view, position);
+    return record({id, logits[static_cast<std::size_t>(id)]}, model.view);
   }
-  std::vector<float> untouched;
-  if (params_.logprobs) untouched.assign(logits.begin(), logits.end());
+  // Log-probabilities are those of the model's own logits.
+  const std::vector<float> untouched(logits.begin(), logits.end());
   apply_penalties(logits);
-  const std::int32_t best = argmax(logits);
-  if (logits[static_cast<std::size_t>(best)] == kBanned) {
+  const RowRanking changed(logits, needs());
+  if (changed.view.entries[0].logit == kBanned) {
     return fail(ErrorCode::kInvalidArgument, "logit_bias bans every token of the vocabulary");
   }
-  Choice choice;
-  choice.id = params_.temperature == 0.0F ? best : draw(logits, position);
-  if (params_.logprobs) choice.logprob = token_logprob(untouched, choice.id, *params_.logprobs);
-  ++counts_[choice.id].in_output;
-  return choice;
+  const std::int32_t id = pick(logits, changed.view, position);
+  return record({id, untouched[static_cast<std::size_t>(id)]}, model.view);
+}
+
+std::int32_t Sampler::pick(std::span<const float> logits, const Ranking& ranking, std::uint64_t position) const {
+  if (params_.temperature == 0.0F) return ranking.entries[0].id;
+  const double uniform = uniform_at(params_.seed, position);
+  const auto id = draw(params_, ranking, uniform);
+  if (id) return *id;
+  const std::vector<RankedLogit> all = sort_row(logits);
+  return *draw(params_, {ranking.row, all, ranking.num_ids}, uniform);
 }
 
 }  // namespace vernier

@@ -1,4 +1,5 @@
-// Logits to a token: penalties, filters, the draw, and log-probabilities. Host code, one row at a time.
+// Logits to a token: penalties, greedy choice or draw (draw.h), and log-probabilities. One row at a time: from the
+// row's ranking, which a device made, or from the row itself in host memory.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backend/ranking.h"
 #include "base/result.h"
 #include "vernier/engine.h"
 #include "vernier/sampling.h"
@@ -23,9 +25,20 @@ class Sampler {
     std::optional<TokenLogprob> logprob;
   };
 
-  /// Chooses the token that follows `position` - 1 tokens and records it. Logits [vocab] are modified. Ids from
-  /// `usable` on (padding rows of the head) are never chosen. kInternal on non-finite logits; kInvalidArgument when the
-  /// request's bias bans every token.
+  /// What choose() needs of a ranking: how many entries, and which sums.
+  struct Needs {
+    std::int32_t count = 0;
+    RankWish wish;
+  };
+  [[nodiscard]] Needs needs() const;
+  /// True where no ranking of the model's logits will do: something changes them first, or the filters reach too far.
+  [[nodiscard]] bool needs_row() const;
+
+  /// Chooses the token that follows `position` - 1 tokens and records it, from a ranking with what needs() says.
+  /// nullopt when that doesn't reach far enough: then it takes the row. kInternal on non-finite logits.
+  [[nodiscard]] Result<std::optional<Choice>> choose(const Ranking& ranking, std::uint64_t position);
+  /// The same from the row itself, always to the same choice. Logits [vocab] are modified. Ids from `usable` on
+  /// (padding rows of the head) are never chosen. kInvalidArgument when the request's bias bans every token.
   [[nodiscard]] Result<Choice> choose(std::span<float> logits, std::int64_t usable, std::uint64_t position);
 
  private:
@@ -33,17 +46,15 @@ class Sampler {
     bool in_prompt = false;
     std::int32_t in_output = 0;
   };
+  [[nodiscard]] bool changes_logits() const;
+  [[nodiscard]] Needs logprob_needs() const;
   void apply_penalties(std::span<float> logits) const;
-  [[nodiscard]] std::int32_t draw(std::span<const float> logits, std::uint64_t position) const;
+  [[nodiscard]] std::int32_t pick(std::span<const float> logits, const Ranking& ranking, std::uint64_t position) const;
+  /// `model` ranks the model's own logits, of which `token` is one.
+  [[nodiscard]] Choice record(const RankedLogit& token, const Ranking& model);
 
   SamplingParams params_;
   std::unordered_map<std::int32_t, Count> counts_;
 };
-
-/// Log-probabilities of a row of logits: the chosen token's and the `top` likeliest (ties to the lower id).
-[[nodiscard]] TokenLogprob token_logprob(std::span<const float> logits, std::int32_t id, std::int32_t top);
-
-/// Index of the largest value, the lowest on a tie.
-[[nodiscard]] std::int32_t argmax(std::span<const float> logits);
 
 }  // namespace vernier

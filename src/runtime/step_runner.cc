@@ -10,6 +10,11 @@ namespace {
 
 std::atomic<std::uint64_t> next_id{1};
 
+/// Of RankedRow a row and the entries behind them.
+std::size_t ranking_bytes(std::int64_t rows, std::int32_t count) {
+  return static_cast<std::size_t>(rows) * (sizeof(RankedRow) + static_cast<std::size_t>(count) * sizeof(RankedLogit));
+}
+
 }  // namespace
 
 StepRunner::StepRunner(Backend& backend, Model& model, KvCache& cache)
@@ -23,7 +28,12 @@ Result<StepRunner> StepRunner::create(Backend& backend, Model& model, KvCache& c
   VN_TRY(model.reserve(max_tokens, max_outputs));
   const auto floats = static_cast<std::size_t>(max_outputs) * static_cast<std::size_t>(runner.vocab_size_);
   VN_ASSIGN(runner.device_logits_, backend.allocate(floats * sizeof(float)));
-  runner.host_logits_.resize(floats);
+  const std::size_t ranking = ranking_bytes(max_outputs, kMostRanked);
+  VN_ASSIGN(runner.device_ranking_, backend.allocate(ranking));
+  if (!backend.is_host()) {
+    runner.host_logits_.resize(floats);
+    VN_ASSIGN(runner.host_ranking_, backend.allocate_host(ranking));
+  }
   if (model.can_draft()) {
     const auto states = static_cast<std::size_t>(runner.max_scored_tokens_ * model.config().hidden_size);
     VN_ASSIGN(runner.hidden_, backend.allocate(states * sizeof(float)));
@@ -52,7 +62,6 @@ Status StepRunner::run(const StepPlan& plan, bool all_rows) {
   const MatrixView logits = logits_view(static_cast<std::int64_t>(output_rows_.size()));
   const auto forward = [&] { return model_->forward({tokens_, slices_, output_rows_, cache_->layers(), {}}, logits); };
   VN_TRY(repeatable_ && is_decode_step() ? backend_->run_step({id_, tokens_, slices_}, forward) : forward());
-  VN_TRY(fetch_logits(logits));
   for (const StepShare& share : plan.shares) share.sequence->num_computed += share.num_tokens;
   return {};
 }
@@ -65,10 +74,26 @@ MatrixView StepRunner::logits_view(std::int64_t rows) const {
   return {static_cast<float*>(device_logits_.data()), rows, vocab_size_, vocab_size_};
 }
 
-Status StepRunner::fetch_logits(MatrixView logits) {
-  VN_TRY(backend_->synchronize());
-  return backend_->copy_to_host(host_logits_.data(), logits.data,
-                                static_cast<std::size_t>(logits.rows * logits.cols) * sizeof(float));
+Status StepRunner::rank(std::span<const RankWish> wishes, std::int32_t count, std::int64_t usable) {
+  ranked_rows_ = std::ssize(wishes);
+  ranked_count_ = count;
+  ranked_ids_ = usable;
+  if (ranked_rows_ == 0 || count == 0) return backend_->synchronize();
+  auto* const rows = static_cast<RankedRow*>(device_ranking_.data());
+  auto* const entries = reinterpret_cast<RankedLogit*>(rows + ranked_rows_);
+  VN_TRY(backend_->rank_logits({logits_view(ranked_rows_).slice_cols(0, usable), wishes, count, rows, entries}));
+  if (backend_->is_host()) return backend_->synchronize();
+  return backend_->copy_to_host(host_ranking_.data(), rows, ranking_bytes(ranked_rows_, count));
+}
+
+Ranking StepRunner::ranking(std::int32_t output_row) const {
+  const Buffer& buffer = backend_->is_host() ? device_ranking_ : host_ranking_;
+  const auto* const rows = static_cast<const RankedRow*>(buffer.data());
+  const auto* const entries = reinterpret_cast<const RankedLogit*>(rows + ranked_rows_);
+  const RankedRow& row = rows[output_row];
+  return {row,
+          {entries + std::int64_t{output_row} * ranked_count_, static_cast<std::size_t>(row.num_entries)},
+          ranked_ids_};
 }
 
 Result<std::int32_t> StepRunner::run_drafts(const StepShare& share) {
@@ -91,18 +116,22 @@ Result<std::int32_t> StepRunner::run_drafts(const StepShare& share) {
   VN_TRY(model_->draft({tokens.subspan(first + 1, known), std::span(&slice, 1), output_rows_, cache_->layers(),
                         hidden.slice_rows(0, slice.num_tokens)},
                        logits));
-  VN_TRY(fetch_logits(logits));
   sequence.num_computed += share.num_tokens;
   return slice.num_tokens;
 }
 
 std::uint64_t StepRunner::reserved_bytes() const {
-  return model_->reserved_bytes() + device_logits_.size() + hidden_.size() + host_logits_.size() * sizeof(float);
+  return model_->reserved_bytes() + device_logits_.size() + device_ranking_.size() + host_ranking_.size() +
+         hidden_.size() + host_logits_.size() * sizeof(float);
 }
 
-std::span<float> StepRunner::logits(std::int32_t output_row) {
-  return std::span(host_logits_)
-      .subspan(static_cast<std::size_t>(output_row * vocab_size_), static_cast<std::size_t>(vocab_size_));
+Result<std::span<float>> StepRunner::logits(std::int32_t output_row) {
+  const auto size = static_cast<std::size_t>(vocab_size_);
+  const std::size_t first = static_cast<std::size_t>(output_row) * size;
+  float* const row = static_cast<float*>(device_logits_.data()) + first;
+  if (backend_->is_host()) return std::span(row, size);
+  VN_TRY(backend_->copy_to_host(host_logits_.data() + first, row, size * sizeof(float)));
+  return std::span(host_logits_).subspan(first, size);
 }
 
 }  // namespace vernier

@@ -194,6 +194,47 @@ TEST_P(ZooUnrounded, DraftsEqualTheReference) {
   EXPECT_EQ(drafts, reference_.draft_ids);
 }
 
+/// Draws of four requests that run together, with their log-probabilities.
+std::vector<std::vector<std::int32_t>> sampled_ids(Engine& engine, const std::vector<std::int32_t>& prompt) {
+  std::vector<SamplingParams> all(4);
+  all[0].temperature = 0.8F;
+  all[0].top_p = 0.9F;
+  all[1].top_k = 40;
+  all[2].temperature = 1.5F;  // whatever the model's spread, some draws come from far down
+  all[3].repeat_penalty = 1.2F;
+  all[3].min_p = 0.01F;
+  std::vector<RequestHandle> handles;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].seed = 100 + i;
+    all[i].logprobs = static_cast<std::int32_t>(i);
+    all[i].ignore_eos = true;
+    all[i].max_tokens = 24;
+    auto handle = engine.submit({prompt, all[i]});
+    EXPECT_TRUE(handle);
+    if (handle) handles.push_back(std::move(*handle));
+  }
+  std::vector<std::vector<std::int32_t>> ids(handles.size());
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    while (const auto event = handles[i].next()) {
+      if (!event->id) continue;
+      ids[i].push_back(*event->id);
+      EXPECT_TRUE(event->logprob && event->logprob->top.size() == i);
+    }
+    EXPECT_EQ(ids[i].size(), 24U);
+  }
+  return ids;
+}
+
+TEST_P(ZooUnrounded, SampledIdsAreThoseOfTheCpu) {
+  if (GetParam().device == "cpu") return;
+  EngineOptions options = options_for(GetParam());
+  options.device = "cpu";
+  auto cpu = Engine::open(options);
+  ASSERT_TRUE(cpu) << cpu.error().message;
+  const std::vector<std::int32_t>& prompt = reference_.prompts[0].prompt_ids;
+  EXPECT_EQ(sampled_ids(*engine_, prompt), sampled_ids(**cpu, prompt));
+}
+
 // On a GPU, where experts live and whether decode steps are graphs changes no token.
 TEST_P(ZooUnrounded, PlacementAndGraphsChangeNoToken) {
   if (GetParam().device != "cuda") return;

@@ -66,7 +66,7 @@ Result<CacheRun> run_model(const fs::path& model, const std::string& device, con
   const auto count = static_cast<std::int32_t>(kTokens.size());
   VN_TRY(loaded.runner->run({{{&sequence, count, true}}, count, count}, true));
   for (std::int32_t row = 0; row < count; ++row) {
-    const std::span<const float> logits = loaded.runner->logits(row);
+    VN_ASSIGN(const std::span<const float> logits, loaded.runner->logits(row));
     run.logits.insert(run.logits.end(), logits.begin(), logits.end());
   }
   return run;

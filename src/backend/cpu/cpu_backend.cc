@@ -5,6 +5,7 @@
 
 #include "backend/check_args.h"
 #include "backend/cpu/gate.h"
+#include "backend/rank.h"
 #include "format/decode.h"
 #include "format/format_list.h"
 
@@ -130,6 +131,15 @@ Status CpuBackend::sigmoid_gate(const SigmoidGateArgs& args) {
     }
   };
   pool_.parallel_for(args.y.rows, gate, min_rows(args.y.cols));
+  return {};
+}
+
+Status CpuBackend::rank_logits(const RankArgs& args) {
+  VN_TRY(check_args(args));
+  const auto rank = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) rank_row(args, r);
+  };
+  pool_.parallel_for(args.logits.rows, rank);
   return {};
 }
 

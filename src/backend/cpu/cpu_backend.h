@@ -33,6 +33,7 @@ class CpuBackend final : public HostBackend {
   [[nodiscard]] Status soft_cap(const SoftCapArgs& args) override;
   [[nodiscard]] Status sigmoid_gate(const SigmoidGateArgs& args) override;
   [[nodiscard]] Status gated_delta_net(const GatedDeltaNetArgs& args) override;
+  [[nodiscard]] Status rank_logits(const RankArgs& args) override;
 
  private:
   /// Cosines and sines of all tokens of the slices, in the order of rope_and_store_kv.

@@ -206,6 +206,12 @@ Status CudaBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
   return args.qkv.rows == 0 ? Status() : cuda::gated_delta_net(context_, args);
 }
 
+Status CudaBackend::rank_logits(const RankArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  return args.logits.rows == 0 ? Status() : cuda::rank_logits(context_, args);
+}
+
 }  // namespace vernier::cuda
 
 namespace vernier {

@@ -51,6 +51,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] Status soft_cap(const SoftCapArgs& args) override;
   [[nodiscard]] Status sigmoid_gate(const SigmoidGateArgs& args) override;
   [[nodiscard]] Status gated_delta_net(const GatedDeltaNetArgs& args) override;
+  [[nodiscard]] Status rank_logits(const RankArgs& args) override;
 
  private:
   CudaBackend(int device, cudaStream_t stream, Precision precision);

@@ -25,6 +25,7 @@ enum class ScratchSlot : std::uint8_t {
   kExpertHidden,
   kExpertOutput,
   kExpertSpare,
+  kRankMaxima,
   kPublishedWeight,  ///< a weight on its way into its packed form
   kCount,
 };

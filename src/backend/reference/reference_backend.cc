@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "backend/check_args.h"
+#include "backend/odds.h"
 #include "backend/reference/products.h"
 
 namespace vernier {
@@ -99,6 +100,29 @@ Status ReferenceBackend::combine(const CombineArgs& args) {
       float& y = args.y.row(t)[i];
       // beta 0 overwrites: y may hold anything.
       y = args.beta == 0.0F ? args.alpha * args.x.row(t)[i] : args.alpha * args.x.row(t)[i] + args.beta * y;
+    }
+  }
+  return {};
+}
+
+Status ReferenceBackend::rank_logits(const RankArgs& args) {
+  VN_TRY(check_args(args));
+  for (std::int64_t r = 0; r < args.logits.rows; ++r) {
+    RankedRow& row = args.rows[r] = {};
+    std::vector<RankedLogit> all;
+    for (std::int64_t id = 0; id < args.logits.cols; ++id) {
+      all.push_back({static_cast<std::int32_t>(id), args.logits.row(r)[id]});
+    }
+    if (!std::all_of(all.begin(), all.end(), [](const RankedLogit& one) { return std::isfinite(one.logit); })) continue;
+    row.is_finite = 1;
+    std::sort(all.begin(), all.end(), likelier);
+    row.num_entries = std::min(args.count, static_cast<std::int32_t>(all.size()));
+    std::copy_n(all.begin(), row.num_entries, args.entries + r * args.count);
+    const RankWish& wish = args.wishes[static_cast<std::size_t>(r)];
+    for (const RankedLogit& one : all) {
+      const auto odds = [&](double inverse) { return odds_of(one.logit, all.front().logit, inverse); };
+      if (wish.inverse_temperature > 0.0) row.draw_odds += odds(wish.inverse_temperature);
+      if (wish.unit_odds) row.unit_odds += odds(1.0);
     }
   }
   return {};

@@ -25,6 +25,7 @@ class ReferenceBackend final : public HostBackend {
   [[nodiscard]] Status route_experts(const RouteArgs& args) override;
   [[nodiscard]] Status expert_mlp(const ExpertMlpArgs& args) override;
   [[nodiscard]] Status combine(const CombineArgs& args) override;
+  [[nodiscard]] Status rank_logits(const RankArgs& args) override;
 
  private:
   Precision precision_;

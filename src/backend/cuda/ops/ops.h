@@ -14,6 +14,7 @@ namespace vernier::cuda {
 [[nodiscard]] Status soft_cap(CudaContext& context, const SoftCapArgs& args);
 [[nodiscard]] Status sigmoid_gate(CudaContext& context, const SigmoidGateArgs& args);
 [[nodiscard]] Status gated_delta_net(CudaContext& context, const GatedDeltaNetArgs& args);
+[[nodiscard]] Status rank_logits(CudaContext& context, const RankArgs& args);
 
 /// Parts into which the longest sequence's keys are cut. For decode steps the next power of two, so that neighbouring
 /// steps run the same grids.
