@@ -19,11 +19,12 @@ namespace vernier {
 [[nodiscard]] double read_gb_s(ThreadPool& pool, std::span<const std::byte> memory,
                                BenchClock clock = BenchClock::kWall);
 
-/// Rate of VDPBF16PS from registers on all threads of the pool, in 1e9 floating-point operations a second (a multiply
-/// and an add are two); where the CPU lacks it, of the best multiply-add that it has. Takes some 20 ms.
+/// Rate of the best instruction set's multiply-adds of bf16 from registers on all threads of the pool, in 1e9
+/// floating-point operations a second (a multiply and an add are two). Takes some 20 ms.
 [[nodiscard]] double dot_gflop_s(ThreadPool& pool, BenchClock clock = BenchClock::kWall);
 
-/// The same of one instruction set's multiply-adds (cpu_isa.h): VDPBF16PS for "avx512bf16", fp32 ones for the others.
+/// The same of one instruction set's multiply-adds (cpu_isa.h): TDPBF16PS for "amx", VDPBF16PS for "avx512bf16", fp32
+/// ones for the others.
 [[nodiscard]] double multiply_add_gflop_s(ThreadPool& pool, const vernier_isa::Kernels& kernels,
                                           BenchClock clock = BenchClock::kWall);
 

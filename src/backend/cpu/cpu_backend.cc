@@ -25,7 +25,9 @@ Result<std::unique_ptr<Backend>> CpuBackend::create(const BackendOptions& option
 }
 
 CpuBackend::CpuBackend(const BackendOptions& options, const vernier_isa::Kernels& kernels)
-    : kernels_(kernels), precision_(options.precision), pool_(options.num_threads) {}
+    : kernels_(options.precision == Precision::kBf16 ? kernels : unrounded_kernels(kernels)),
+      precision_(options.precision),
+      pool_(options.num_threads) {}
 
 Status CpuBackend::check_decodable(const Weight& weight) const {
   const auto format = static_cast<unsigned>(weight.format);

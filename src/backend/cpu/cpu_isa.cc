@@ -3,6 +3,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +31,27 @@ bool has_avx512() {
 }
 bool has_avx512bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }
 
+/// Whether the CPU has tiles and products of bf16 in them, and the system lets this process use them: it keeps room for
+/// them only for those that ask.
+bool has_amx() {
+#if defined(__linux__)
+  constexpr unsigned kBf16 = 1U << 22U;  // of EDX
+  constexpr unsigned kTile = 1U << 24U;
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  if (!has_avx512() || __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if ((edx & kBf16) == 0 || (edx & kTile) == 0) return false;
+  static const bool kAllowed = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return kAllowed;
+#else
+  return false;
+#endif
+}
+
 /// Seconds for as many multiply-adds as keep a core busy for some 50 microseconds.
 double time_of_products(const vernier_isa::Kernels& kernels) {
   constexpr std::int64_t kRounds = 16384;
@@ -37,23 +62,28 @@ double time_of_products(const vernier_isa::Kernels& kernels) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / operations;
 }
 
-/// Whether VDPBF16PS multiplies faster than fp32 instructions: twice as fast on some CPUs, half as fast on others. Both
-/// give the same results, so nothing but time depends on this measurement.
-bool pairs_are_faster() {
-  double pairs = time_of_products(vernier_isa::avx512bf16_kernels());
+/// Whether these kernels' products take less time than AVX-512's of fp32 numbers.
+bool are_faster(const vernier_isa::Kernels& kernels) {
+  double theirs = time_of_products(kernels);
   double singles = time_of_products(vernier_isa::avx512_kernels());
   for (int i = 0; i < 2; ++i) {
-    pairs = std::min(pairs, time_of_products(vernier_isa::avx512bf16_kernels()));
+    theirs = std::min(theirs, time_of_products(kernels));
     singles = std::min(singles, time_of_products(vernier_isa::avx512_kernels()));
   }
-  return pairs < singles;
+  return theirs < singles;
 }
+
+/// VDPBF16PS is twice as fast as fp32 instructions on some CPUs, half as fast on others. Both give the same results, so
+/// nothing but time depends on this measurement.
+bool pairs_are_faster() { return are_faster(vernier_isa::avx512bf16_kernels()); }
 #endif
 
 bool always() { return true; }
 
 constexpr CpuIsa kList[] = {
 #if defined(__x86_64__)
+    // Tiles sum in another order, so the choice shows in results: it doesn't hang on a measurement.
+    {"amx", has_amx, vernier_isa::amx_kernels, always},
     {"avx512bf16", has_avx512bf16, vernier_isa::avx512bf16_kernels, pairs_are_faster},
     {"avx512", has_avx512, vernier_isa::avx512_kernels, always},
     {"avx2", has_avx2, vernier_isa::avx2_kernels, always},

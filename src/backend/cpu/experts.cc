@@ -23,14 +23,15 @@ struct GroupedProduct {
     const Weight* weight;
     std::span<const float* const> x;
     std::int64_t first_tile;
+    std::int64_t tile_rows;
   };
   std::vector<Member> members;
   std::int64_t num_tiles = 0;
   std::int64_t most_tokens = 0;
 
-  void add(const Weight& weight, std::span<const float* const> x) {
-    members.push_back({&weight, x, num_tiles});
-    const std::int64_t step = rows_per_tile(static_cast<std::int64_t>(x.size()));
+  void add(const vernier_isa::Kernels& kernels, const Weight& weight, std::span<const float* const> x) {
+    const std::int64_t step = rows_per_tile(row_kernels_of(kernels, weight), static_cast<std::int64_t>(x.size()));
+    members.push_back({&weight, x, num_tiles, step});
     num_tiles += (weight.rows + step - 1) / step;
     most_tokens = std::max(most_tokens, static_cast<std::int64_t>(x.size()));
   }
@@ -40,7 +41,7 @@ struct GroupedProduct {
   void for_rows(std::int64_t begin, std::int64_t end, Function function) const {
     for (std::size_t i = 0; i < members.size(); ++i) {
       const Member& member = members[i];
-      const std::int64_t step = rows_per_tile(static_cast<std::int64_t>(member.x.size()));
+      const std::int64_t step = member.tile_rows;
       const std::int64_t rows = member.weight->rows;
       const std::int64_t row_begin = std::clamp<std::int64_t>((begin - member.first_tile) * step, 0, rows);
       const std::int64_t row_end = std::clamp<std::int64_t>((end - member.first_tile) * step, 0, rows);
@@ -49,59 +50,137 @@ struct GroupedProduct {
   }
 };
 
+/// Uses of an expert whose inputs are prepared together: [first, first + group_tokens()) of its own.
+struct UseGroup {
+  std::size_t expert;
+  std::int64_t first;
+  const vernier_isa::RowKernels* kind;
+  GroupInputs inputs;
+};
+
+/// Prepared rows of uses, by expert, and room for whole groups of each expert.
+struct PreparedUses {
+  std::vector<std::int64_t> first_row = {};  ///< of each expert
+  std::int64_t num_rows = 0;
+  std::int64_t stride = 0;  ///< floats
+  float* floats = nullptr;
+
+  void add(const vernier_isa::RowKernels& kind, std::size_t expert, std::int64_t uses, std::int64_t cols) {
+    first_row.resize(expert + 1);
+    first_row[expert] = num_rows;
+    num_rows += prepared_rows(kind, uses);
+    stride = std::max(stride, prepared_stride(kind, cols));
+  }
+  [[nodiscard]] std::int64_t size() const { return num_rows * stride; }
+  [[nodiscard]] float* of(std::size_t expert) const { return floats + first_row[expert] * stride; }
+};
+
 /// What the phases of one expert_mlp share.
 struct ExpertStep {
+  const vernier_isa::Kernels& kernels;
   const ExpertMlpArgs& args;
   const ExpertUses& groups;
+  Precision precision;
   std::int64_t dim;
   std::int64_t ff;
   float* gate = nullptr;                  ///< [uses, ff], by expert
   float* up = nullptr;                    ///< [uses, ff], by expert
-  float* hidden = nullptr;                ///< [uses, hidden_stride]: prepared for down, by expert
-  std::int64_t hidden_stride = 0;         ///< floats
+  PreparedUses gate_inputs = {};          ///< where kernels want groups
+  PreparedUses up_inputs = {};            ///< likewise, and if they are of another kind than those of gate
+  PreparedUses hidden = {};               ///< prepared for down
   float* results = nullptr;               ///< [tokens, top_k, dim]
   float* scratch = nullptr;               ///< of all workers
   std::size_t scratch_part = 0;           ///< of one worker
   std::vector<std::size_t> touched = {};  ///< experts with tokens
-  GroupedProduct gate_up = {};            ///< gate and up of each touched expert
-  GroupedProduct down = {};               ///< down of each touched expert
+  std::vector<UseGroup> input_groups = {};
+  std::vector<UseGroup> hidden_groups = {};
+  GroupedProduct gate_up = {};  ///< gate and up of each touched expert
+  GroupedProduct down = {};     ///< down of each touched expert
 
-  /// Fills pointers [3, uses], by expert: the prepared rows for gate, up and down.
-  void list_products(const vernier_isa::Kernels& kernels, const PreparedInputs& inputs, const float** pointers) {
+  [[nodiscard]] const vernier_isa::RowKernels& kind(const Weight& weight) const {
+    return row_kernels_of(kernels, weight);
+  }
+  [[nodiscard]] std::int64_t uses_of(std::size_t e) const { return groups.first_use[e + 1] - groups.first_use[e]; }
+
+  /// Notes an expert with tokens; appends to `together` the weights that take inputs prepared once for all experts.
+  void touch(std::size_t e, std::vector<const Weight*>& together) {
+    touched.push_back(e);
+    const auto& gate_kind = kind(args.experts->gate[e]);
+    const auto& up_kind = kind(args.experts->up[e]);
+    if (gate_kind.prepare_group == nullptr)
+      together.push_back(&args.experts->gate[e]);
+    else
+      gate_inputs.add(gate_kind, e, uses_of(e), dim);
+    if (up_kind.prepare_group == nullptr)
+      together.push_back(&args.experts->up[e]);
+    else if (&up_kind != &gate_kind)
+      up_inputs.add(up_kind, e, uses_of(e), dim);
+    hidden.add(kind(args.experts->down[e]), e, uses_of(e), ff);
+  }
+
+  /// Appends the groups of an expert, whose rows are `rows`, and sets the pointers to its prepared rows.
+  void list_groups(const vernier_isa::RowKernels& kind, std::size_t e, const PreparedUses& uses,
+                   const float* const* rows, std::int64_t cols, std::vector<UseGroup>& list,
+                   const float** prepared) const {
+    const GroupInputs inputs = {rows, uses_of(e), cols, precision, uses.of(e), uses.stride};
+    const std::int64_t together = group_tokens(kind);
+    for (std::int64_t i = 0; i < inputs.tokens; ++i) {
+      prepared[i] = inputs.prepared + i / together * together * uses.stride;
+      if (i % together == 0) list.push_back({e, i, &kind, inputs});
+    }
+  }
+
+  /// Fills pointers [5, uses], by expert: the prepared rows for gate, up and down, the rows of x and those of gate.
+  void list_products(const PreparedInputs& inputs, const float** pointers) {
     const auto num_uses = static_cast<std::int64_t>(groups.uses.size());
     for (const std::size_t e : touched) {
       const std::int64_t first = groups.first_use[e];
-      const std::int64_t end = groups.first_use[e + 1];
-      const auto count = static_cast<std::size_t>(end - first);
-      const auto gate_rows = inputs.rows(row_kernels_of(kernels, args.experts->gate[e]));
-      const auto up_rows = inputs.rows(row_kernels_of(kernels, args.experts->up[e]));
-      for (std::int64_t i = first; i < end; ++i) {
-        const auto token = static_cast<std::size_t>(groups.uses[static_cast<std::size_t>(i)] / args.top_k);
-        pointers[i] = gate_rows[token];
-        pointers[num_uses + i] = up_rows[token];
-        pointers[2 * num_uses + i] = hidden + i * hidden_stride;
+      const auto count = static_cast<std::size_t>(uses_of(e));
+      const float** for_gate = pointers + first;
+      const float** for_up = for_gate + num_uses;
+      const float** for_down = for_up + num_uses;
+      const float** x_rows = for_down + num_uses;
+      const float** gate_rows = x_rows + num_uses;
+      const auto& gate_kind = kind(args.experts->gate[e]);
+      const auto& up_kind = kind(args.experts->up[e]);
+      for (std::int64_t i = 0; i < uses_of(e); ++i) {
+        const std::int64_t token = groups.uses[static_cast<std::size_t>(first + i)] / args.top_k;
+        x_rows[i] = args.x.row(token);
+        gate_rows[i] = gate + (first + i) * ff;
+        const auto row = static_cast<std::size_t>(token);
+        if (gate_kind.prepare_group == nullptr) for_gate[i] = inputs.rows(gate_kind)[row];
+        if (up_kind.prepare_group == nullptr) for_up[i] = inputs.rows(up_kind)[row];
       }
-      gate_up.add(args.experts->gate[e], {pointers + first, count});
-      gate_up.add(args.experts->up[e], {pointers + num_uses + first, count});
-      down.add(args.experts->down[e], {pointers + 2 * num_uses + first, count});
+      if (gate_kind.prepare_group != nullptr)
+        list_groups(gate_kind, e, gate_inputs, x_rows, dim, input_groups, for_gate);
+      if (up_kind.prepare_group != nullptr) {
+        if (&up_kind == &gate_kind)
+          std::copy_n(for_gate, count, for_up);
+        else
+          list_groups(up_kind, e, up_inputs, x_rows, dim, input_groups, for_up);
+      }
+      list_groups(kind(args.experts->down[e]), e, hidden, gate_rows, ff, hidden_groups, for_down);
+      gate_up.add(kernels, args.experts->gate[e], {for_gate, count});
+      gate_up.add(kernels, args.experts->up[e], {for_up, count});
+      down.add(kernels, args.experts->down[e], {for_down, count});
     }
   }
 
-  /// Uses [begin, end), by expert: what gate and up gave becomes the input of down.
-  void activate(const vernier_isa::Kernels& kernels, Precision precision, std::int64_t begin, std::int64_t end) const {
+  /// Groups [begin, end): what gate and up gave becomes the input of down.
+  void activate(std::int64_t begin, std::int64_t end) const {
     const vernier_isa::Gate spec = make_gate(args.activation);
-    for (const std::size_t e : touched) {
-      const vernier_isa::RowKernels& kind = row_kernels_of(kernels, args.experts->down[e]);
-      const std::int64_t last = std::min(end, groups.first_use[e + 1]);
-      for (std::int64_t i = std::max(begin, groups.first_use[e]); i < last; ++i) {
-        float* row = gate + i * ff;
-        kernels.activate(spec, row, up + i * ff, ff, row);
-        kind.prepare(row, ff, precision == Precision::kBf16, hidden + i * hidden_stride);
+    for (std::int64_t g = begin; g < end; ++g) {
+      const UseGroup& group = hidden_groups[static_cast<std::size_t>(g)];
+      const std::int64_t last = std::min(group.first + group_tokens(*group.kind), group.inputs.tokens);
+      for (std::int64_t i = group.first; i < last; ++i) {
+        const std::int64_t use = groups.first_use[group.expert] + i;
+        kernels.activate(spec, gate + use * ff, up + use * ff, ff, gate + use * ff);
       }
+      prepare_group(*group.kind, group.inputs, group.first);
     }
   }
 
-  void multiply_gate_up(const vernier_isa::Kernels& kernels, std::int64_t begin, std::int64_t end, int worker) const {
+  void multiply_gate_up(std::int64_t begin, std::int64_t end, int worker) const {
     float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
     gate_up.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
       const std::size_t e = touched[i / 2];
@@ -115,7 +194,7 @@ struct ExpertStep {
     });
   }
 
-  void multiply_down(const vernier_isa::Kernels& kernels, std::int64_t begin, std::int64_t end, int worker) const {
+  void multiply_down(std::int64_t begin, std::int64_t end, int worker) const {
     float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
     down.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
       const std::size_t e = touched[i];
@@ -145,14 +224,16 @@ Status CpuBackend::route_experts(const RouteArgs& args) {
   VN_TRY(check_decodable(*args.router));
   if (args.x.rows == 0) return {};
   const std::int64_t experts = args.router->rows;
-  VN_TRY(inputs_.prepare(pool_, kernels_, args.x, Precision::kF32, std::span(&args.router, 1)));
-  const std::span<const float* const> x = inputs_.rows(row_kernels_of(kernels_, *args.router));
+  const vernier_isa::Kernels& kernels = unrounded_kernels(kernels_);
+  VN_TRY(inputs_.prepare(pool_, kernels, args.x, Precision::kF32, std::span(&args.router, 1)));
+  const vernier_isa::RowKernels& kind = row_kernels_of(kernels, *args.router);
+  const std::span<const float* const> x = inputs_.rows(kind);
   VN_ASSIGN(float* logits, expert_floats_.get(static_cast<std::size_t>(args.x.rows * experts)));
-  const std::size_t part = row_scratch_floats(args.x.rows);
+  const std::size_t part = row_scratch_floats(kernels, args.x.rows);
   VN_ASSIGN(float* scratch, worker_floats_.get(part * static_cast<std::size_t>(pool_.size())));
-  const std::int64_t step = rows_per_tile(args.x.rows);
+  const std::int64_t step = rows_per_tile(kind, args.x.rows);
   const auto multiply = [&](std::int64_t begin, std::int64_t end, int worker) {
-    multiply_rows(kernels_, *args.router, begin * step, std::min(end * step, experts), x,
+    multiply_rows(kernels, *args.router, begin * step, std::min(end * step, experts), x,
                   scratch + part * static_cast<std::size_t>(worker),
                   [&](std::int64_t n, std::int64_t t, float product) {
                     if (!args.bias.empty()) product += args.bias[static_cast<std::size_t>(n)];
@@ -193,38 +274,42 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
   const auto num_uses = static_cast<std::int64_t>(groups.uses.size());
   if (num_uses == 0) return {};
 
-  // Uses are sorted by expert. Use i of that order has row i of gate, up and hidden.
-  ExpertStep step = {.args = args, .groups = groups, .dim = dim, .ff = ff};
+  // Uses are sorted by expert. Use i of that order has row i of gate and up.
+  ExpertStep step = {
+      .kernels = kernels_, .args = args, .groups = groups, .precision = precision_, .dim = dim, .ff = ff};
   weights_.clear();
   for (std::size_t e = 0; e < args.experts->gate.size(); ++e) {
-    if (groups.first_use[e] == groups.first_use[e + 1]) continue;
-    step.touched.push_back(e);
-    weights_.push_back(&args.experts->gate[e]);
-    weights_.push_back(&args.experts->up[e]);
-    const auto& down = row_kernels_of(kernels_, args.experts->down[e]);
-    step.hidden_stride = std::max(step.hidden_stride, prepared_stride(down, ff));
+    if (groups.first_use[e] != groups.first_use[e + 1]) step.touch(e, weights_);
   }
   VN_TRY(inputs_.prepare(pool_, kernels_, args.x, precision_, weights_));
-  const std::int64_t a_use = step.hidden_stride + 2 * ff;
-  VN_ASSIGN(step.hidden, expert_floats_.get(static_cast<std::size_t>(num_uses * a_use + num_choices * dim)));
-  step.gate = step.hidden + num_uses * step.hidden_stride;
+  const std::int64_t prepared = step.hidden.size() + step.gate_inputs.size() + step.up_inputs.size();
+  VN_ASSIGN(step.hidden.floats,
+            expert_floats_.get(static_cast<std::size_t>(prepared + 2 * num_uses * ff + num_choices * dim)));
+  step.gate_inputs.floats = step.hidden.floats + step.hidden.size();
+  step.up_inputs.floats = step.gate_inputs.floats + step.gate_inputs.size();
+  step.gate = step.up_inputs.floats + step.up_inputs.size();
   step.up = step.gate + num_uses * ff;
   step.results = step.up + num_uses * ff;
-  VN_ASSIGN(const float** pointers, expert_pointers_.get(static_cast<std::size_t>(3 * num_uses)));
-  step.list_products(kernels_, inputs_, pointers);
-  step.scratch_part = row_scratch_floats(step.gate_up.most_tokens);
+  VN_ASSIGN(const float** pointers, expert_pointers_.get(static_cast<std::size_t>(5 * num_uses)));
+  step.list_products(inputs_, pointers);
+  step.scratch_part = row_scratch_floats(kernels_, step.gate_up.most_tokens);
   VN_ASSIGN(step.scratch, worker_floats_.get(step.scratch_part * static_cast<std::size_t>(pool_.size())));
 
+  const auto prepare = [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t g = begin; g < end; ++g) {
+      const UseGroup& group = step.input_groups[static_cast<std::size_t>(g)];
+      prepare_group(*group.kind, group.inputs, group.first);
+    }
+  };
+  pool_.parallel_for(static_cast<std::int64_t>(step.input_groups.size()), prepare, 8192 / dim + 1);
   const auto multiply_gate_up = [&](std::int64_t begin, std::int64_t end, int worker) {
-    step.multiply_gate_up(kernels_, begin, end, worker);
+    step.multiply_gate_up(begin, end, worker);
   };
   pool_.parallel_for(step.gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
-  const auto activate = [&](std::int64_t begin, std::int64_t end, int) {
-    step.activate(kernels_, precision_, begin, end);
-  };
-  pool_.parallel_for(num_uses, activate, 8192 / ff + 1);
+  const auto activate = [&](std::int64_t begin, std::int64_t end, int) { step.activate(begin, end); };
+  pool_.parallel_for(static_cast<std::int64_t>(step.hidden_groups.size()), activate, 8192 / ff + 1);
   const auto multiply_down = [&](std::int64_t begin, std::int64_t end, int worker) {
-    step.multiply_down(kernels_, begin, end, worker);
+    step.multiply_down(begin, end, worker);
   };
   pool_.parallel_for(step.down.num_tiles, multiply_down, min_tiles_per_worker(ff, 1));
   const auto add = [&](std::int64_t begin, std::int64_t end, int) { step.add_results(begin, end); };

@@ -15,6 +15,11 @@
 
 namespace vernier {
 
+/// Those for inputs that aren't rounded to bf16.
+[[nodiscard]] inline const vernier_isa::Kernels& unrounded_kernels(const vernier_isa::Kernels& kernels) {
+  return kernels.unrounded != nullptr ? *kernels.unrounded : kernels;
+}
+
 /// How the rows of a weight are multiplied. The weight must have a layout that its format has.
 [[nodiscard]] const vernier_isa::RowKernels& row_kernels_of(const vernier_isa::Kernels& kernels, const Weight& weight);
 
@@ -22,6 +27,34 @@ namespace vernier {
 [[nodiscard]] inline std::int64_t prepared_stride(const vernier_isa::RowKernels& kind, std::int64_t cols) {
   return (kind.input_floats(cols) + 15) / 16 * 16 + 16;
 }
+
+/// Tokens that are prepared together; the pointer to a prepared row is then that to its group.
+[[nodiscard]] inline std::int64_t group_tokens(const vernier_isa::RowKernels& kind) {
+  return kind.prepare_group != nullptr ? vernier_isa::kTileColumns : 1;
+}
+
+/// Columns of the groups of so many tokens.
+[[nodiscard]] inline std::int64_t group_width(std::int64_t tokens) {
+  return std::min(tokens, vernier_isa::kTileColumns);
+}
+
+/// Rows for which there must be room where `tokens` rows are prepared.
+[[nodiscard]] inline std::int64_t prepared_rows(const vernier_isa::RowKernels& kind, std::int64_t tokens) {
+  const std::int64_t together = group_tokens(kind);
+  return tokens <= together ? tokens : (tokens + together - 1) / together * together;
+}
+
+/// Rows [first, first + group_tokens(kind)) of the `tokens` rows x, or those that there are, `stride` apart in
+/// prepared.
+struct GroupInputs {
+  const float* const* x;
+  std::int64_t tokens;
+  std::int64_t cols;
+  Precision precision;
+  float* prepared;
+  std::int64_t stride;
+};
+void prepare_group(const vernier_isa::RowKernels& kind, const GroupInputs& inputs, std::int64_t first);
 
 /// Activation rows, prepared once for each kind of weight that they will meet.
 class PreparedInputs {
@@ -41,43 +74,57 @@ class PreparedInputs {
 };
 
 /// Rows of a weight that one worker takes at least.
-[[nodiscard]] constexpr std::int64_t rows_per_tile(std::int64_t tokens) {
-  return tokens <= vernier_isa::kFewTokens ? 4 : 12;
-}
+[[nodiscard]] std::int64_t rows_per_tile(const vernier_isa::RowKernels& kind, std::int64_t tokens);
 
 /// Tiles below which a second worker costs more than it brings.
 [[nodiscard]] std::int64_t min_tiles_per_worker(std::int64_t cols, std::int64_t tokens);
 
 /// Rows and tokens that multiply_block() takes at most, so that what it works on stays in a near cache.
-[[nodiscard]] constexpr std::int64_t rows_per_block(std::int64_t tokens) {
-  return tokens <= vernier_isa::kFewTokens ? 32 : 96;
-}
-inline constexpr std::int64_t kTokensPerBlock = 128;
+[[nodiscard]] std::int64_t rows_per_block(const vernier_isa::RowKernels& kind, std::int64_t tokens);
+[[nodiscard]] std::int64_t tokens_per_block(const vernier_isa::RowKernels& kind);
 
-/// Floats of scratch that multiply_rows() needs.
-[[nodiscard]] std::size_t row_scratch_floats(std::int64_t tokens);
+/// Floats of scratch that multiply_rows() needs, whatever the weight.
+[[nodiscard]] std::size_t row_scratch_floats(const vernier_isa::Kernels& kernels, std::int64_t tokens);
 
-/// Products of rows [begin, end) of a weight, without its second-level scale: [(row - begin) * x.size() + token], in
-/// the scratch.
-[[nodiscard]] const float* multiply_block(const vernier_isa::Kernels& kernels, const Weight& weight, std::int64_t begin,
-                                          std::int64_t end, std::span<const float* const> x, float* scratch);
+/// Some rows of a weight and some tokens, of inputs that were prepared in groups of `width`.
+struct ProductBlock {
+  std::int64_t begin;
+  std::int64_t end;
+  std::span<const float* const> x;
+  std::int64_t width;
+};
+
+/// Products in scratch: that of row r of the block with token t is at [r * row_step + t * token_step].
+struct BlockProducts {
+  const float* at;
+  std::int64_t row_step;
+  std::int64_t token_step;
+};
+
+/// Products of rows [begin, end) of a weight, without its second-level scale.
+[[nodiscard]] BlockProducts multiply_block(const vernier_isa::Kernels& kernels, const Weight& weight,
+                                           const ProductBlock& block, float* scratch);
 
 /// Calls emit(n, t, product) for rows [begin, end) of a weight and all tokens, whose prepared rows are `x`.
 template <class Emit>  // NOLINTNEXTLINE(readability-function-size): the bounds and the scratch belong apart
 void multiply_rows(const vernier_isa::Kernels& kernels, const Weight& weight, std::int64_t begin, std::int64_t end,
                    std::span<const float* const> x, float* scratch, Emit emit) {
   const auto tokens = static_cast<std::int64_t>(x.size());
-  const std::int64_t step = rows_per_block(tokens);
+  const vernier_isa::RowKernels& kind = row_kernels_of(kernels, weight);
+  const std::int64_t step = rows_per_block(kind, tokens);
+  const std::int64_t most_tokens = tokens_per_block(kind);
   for (std::int64_t n = begin; n < end; n += step) {
     const std::int64_t block_end = std::min(n + step, end);
-    for (std::int64_t first = 0; first < tokens; first += kTokensPerBlock) {
-      const std::int64_t count = std::min(kTokensPerBlock, tokens - first);
-      const float* products =
-          multiply_block(kernels, weight, n, block_end,
-                         x.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), scratch);
+    for (std::int64_t first = 0; first < tokens; first += most_tokens) {
+      const std::int64_t count = std::min(most_tokens, tokens - first);
+      const ProductBlock block = {n, block_end,
+                                  x.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
+                                  group_width(tokens)};
+      const BlockProducts products = multiply_block(kernels, weight, block, scratch);
       for (std::int64_t t = 0; t < count; ++t) {
-        for (std::int64_t row = n; row < block_end; ++row) {
-          emit(row, first + t, weight.outer.apply(products[(row - n) * count + t], row));
+        const float* product = products.at + t * products.token_step;
+        for (std::int64_t row = n; row < block_end; ++row, product += products.row_step) {
+          emit(row, first + t, weight.outer.apply(*product, row));
         }
       }
     }

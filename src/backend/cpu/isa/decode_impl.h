@@ -187,7 +187,7 @@ struct DecoderTable<vn::FormatTypes<Formats...>> {
   static constexpr DecodeRowTriple kRows[kCount] = {decoders_of<Formats>()...};
 };
 
-vernier_isa::DecodeRow find_decoder(unsigned format, unsigned layout) {
+[[maybe_unused]] vernier_isa::DecodeRow find_decoder(unsigned format, unsigned layout) {
   using Table = DecoderTable<vn::FormatList>;
   return format < Table::kCount && layout < 3 ? Table::kRows[format].of[layout] : nullptr;
 }

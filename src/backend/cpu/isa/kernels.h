@@ -74,6 +74,7 @@ struct ManyProducts {
   float* products;
   float* scratch;            ///< many_scratch_floats()
   const PairKernels* pairs;  ///< or null
+  std::int64_t width;        ///< of the groups that prepare_group() made, if it did
 };
 inline constexpr std::int64_t kTileRows = 6;  ///< at most, of any instruction set
 inline constexpr std::int64_t kTileTokens = 4;
@@ -84,6 +85,21 @@ constexpr std::int64_t many_scratch_floats(std::int64_t rows, std::int64_t token
   const std::int64_t padded_rows = (rows + kTileRows - 1) / kTileRows * kTileRows;
   const std::int64_t padded_tokens = (tokens + kTileTokens - 1) / kTileTokens * kTileTokens;
   return kTileRows * kPanelRowFloats + padded_rows * padded_tokens * 16 + padded_tokens * kPanelValues;
+}
+
+/// Tokens whose inputs a tile holds, and values of K that a tile of inputs or weights holds.
+inline constexpr std::int64_t kTileColumns = 16;
+inline constexpr std::int64_t kTileValues = 32;
+
+/// Weight rows and tokens that matrix instructions multiply at a time.
+inline constexpr std::int64_t kTileBlockRows = 32;
+
+/// Floats of scratch of a multiply_many() over tiles.
+constexpr std::int64_t tile_scratch_floats(std::int64_t rows, std::int64_t tokens) {
+  constexpr std::int64_t kPanel = kTileBlockRows * kPanelValues / 2;  // numbers of 16 bits
+  const std::int64_t padded_rows = (rows + kTileBlockRows - 1) / kTileBlockRows * kTileBlockRows;
+  const std::int64_t padded_tokens = (tokens + kTileColumns - 1) / kTileColumns * kTileColumns;
+  return kPanel + padded_rows * (padded_tokens + kTileColumns);
 }
 
 /// How rows of a weight meet activations. Codes of a row come in segments of 16 lanes x `steps`; each lane of a segment
@@ -98,6 +114,13 @@ struct RowKernels {
   void (*prepare)(const float* x, std::int64_t cols, bool round, float* prepared);
   void (*multiply_few)(const FewProducts& args);
   void (*multiply_many)(const ManyProducts& args);
+  /// Where matrix instructions multiply, else null, and then input_floats is what a token takes, prepare and
+  /// multiply_few are null and multiply_many serves any number of tokens. Inputs are rounded to bf16 and prepared for
+  /// up to kTileColumns tokens together, in columns for `width` of them, the others being zeros: `width` is
+  /// kTileColumns where there are more tokens than that, else their number. x[t] of ManyProducts points to the group of
+  /// token t, and products come token by token: products[t * (end - begin) + row - begin].
+  void (*prepare_group)(const float* const* x, std::int64_t tokens, std::int64_t width, std::int64_t cols,
+                        float* prepared) = nullptr;
 };
 
 enum class KvType { kF32, kBF16, kF8E4M3 };
@@ -211,6 +234,8 @@ struct Kernels {
   const RowKernels* (*row_kernels)(unsigned format, unsigned layout, std::int64_t scale_block_cols);
   /// For multiply_many; or null.
   const PairKernels* pairs;
+  /// The kernels for inputs that aren't rounded to bf16; null: these.
+  const Kernels* unrounded;
   /// y = x rounded to bf16, nearest even.
   void (*round_to_bf16)(const float* x, std::int64_t n, float* y);
   float (*sum_of_squares)(const float* x, std::int64_t n);
@@ -252,6 +277,7 @@ const Kernels& portable_kernels();
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
 const Kernels& avx512bf16_kernels();
+const Kernels& amx_kernels();
 #endif
 
 }  // namespace vernier_isa

@@ -16,6 +16,7 @@ constexpr vernier_isa::Kernels kKernels = {
     .decode_row = find_decoder,
     .row_kernels = find_row_kernels,
     .pairs = nullptr,
+    .unrounded = nullptr,
     .round_to_bf16 = round_to_bf16,
     .sum_of_squares = sum_of_squares,
     .scale = scale,

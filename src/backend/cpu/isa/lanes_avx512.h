@@ -65,6 +65,10 @@ struct Lanes {
     else
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
+  /// `count` bytes, at most 32, and zeros behind them.
+  static __m256i load_first_bytes(const std::byte* from, std::int64_t count) {
+    return _mm256_maskz_loadu_epi8(count < 32 ? (1U << static_cast<unsigned>(count)) - 1U : ~0U, from);
+  }
   static __m128i join_words(const std::uint64_t (&words)[2]) {
     return _mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]));
   }
@@ -192,6 +196,7 @@ struct NibbleRun : NibbleChunk {
   const std::byte* from;
 
   explicit NibbleRun(const std::byte* bytes) : from(bytes) {}
+  [[nodiscard]] __m512i all() const { return _mm512_loadu_si512(from); }
   template <int kStep>
   [[nodiscard]] Lanes step(const Table& table) const {
     // The lookup ignores all but the low four bits of an index.
@@ -218,6 +223,7 @@ struct NibblePieces : NibbleChunk {
       words = _mm512_inserti32x4(words, Codes::load_bytes(bytes + 3 * kStride).bytes, 3);
     }
   }
+  [[nodiscard]] __m512i all() const { return words; }
   template <int kStep>
   [[nodiscard]] Lanes step(const Table& table) const {
     return {_mm512_permutexvar_ps(_mm512_srli_epi32(words, kStep * 4), table.values)};

@@ -175,9 +175,13 @@ struct RowReader {
   /// Returns the number of chunks that can be read in place.
   std::int64_t start(const WeightRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                      Cursor<Source>& cursor) {
+    Source::fill_scales(rows, row, begin, count, scales);
+    return start_unscaled(rows, row, begin, count, cursor);
+  }
+  std::int64_t start_unscaled(const WeightRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
+                              Cursor<Source>& cursor) {
     cursor.at = rows.codes + row * rows.row_stride + begin / Source::kValues * Source::kChunkBytes;
     cursor.scales = scales;
-    Source::fill_scales(rows, row, begin, count, scales);
     const std::int64_t whole = count / Source::kValues;
     const bool is_whole = whole * Source::kValues == count;
     const bool beyond = cursor.at + Source::bytes_of(count) + Source::Chunk::kOverread > rows.codes_end;
@@ -453,7 +457,7 @@ struct RowKernelTable<vn::FormatTypes<Formats...>> {
   static constexpr unsigned kCount = sizeof...(Formats);
 };
 
-const RowKernels* find_row_kernels(unsigned format, unsigned layout, std::int64_t scale_block_cols) {
+[[maybe_unused]] const RowKernels* find_row_kernels(unsigned format, unsigned layout, std::int64_t scale_block_cols) {
   using Table = RowKernelTable<vn::FormatList>;
   return format < Table::kCount ? Table::kOf[format](layout, scale_block_cols) : nullptr;
 }

@@ -34,7 +34,8 @@ struct Unscaled {
 };
 
 const std::byte* row_scales(const WeightRows& rows, std::int64_t row) {
-  return rows.scales + (rows.first_row + row) / rows.scale_block_rows * rows.scale_stride;
+  const std::int64_t at = rows.first_row + row;
+  return rows.scales + (rows.scale_block_rows == 1 ? at : at / rows.scale_block_rows) * rows.scale_stride;
 }
 
 /// The scale of every kStep-th of `count` values of a row under a grid.
@@ -92,6 +93,11 @@ void expand_scales(const std::byte* codes, std::int64_t count, float* scales) {
 /// 4-bit codes under block scales.
 template <class F, class Layout, bool kInterleaved>
 struct NibbleSource {
+  using Format = F;
+  using Codec = typename F::Element;
+  using ScaleCodec = typename F::Scale;
+  static constexpr bool kIsInterleaved = kInterleaved;
+  static constexpr int kScalesAt = Layout::kScalesAt;
   static constexpr int kCodeBytes = NibbleChunk::kBytes;
   static constexpr int kPieceBytes = kInterleaved ? F::kBlockValues / 2 : kCodeBytes;
   static constexpr int kPieceStride = kInterleaved ? F::kBlockBytes : kCodeBytes;
@@ -105,12 +111,12 @@ struct NibbleSource {
   static constexpr bool kHasMinimums = false;
   using Watch = NoWatch;
 
-  static constexpr int value_at(int step, int lane) {
-    const int nibble = NibbleChunk::nibble_at(step, lane);
+  static constexpr int value_of_nibble(int nibble) {
     if constexpr (Layout::kNibbles == vn::NibbleOrder::kPairs) return nibble;
     const int byte = nibble / 2;
     return byte / kScaleBytes * F::kScaleValues + byte % kScaleBytes + nibble % 2 * kScaleBytes;
   }
+  static constexpr int value_at(int step, int lane) { return value_of_nibble(NibbleChunk::nibble_at(step, lane)); }
   struct LaneMap {
     std::int32_t index[16];
   };
