@@ -46,6 +46,7 @@ target c4-kernels kernels --ops linear --formats mxfp4,nvfp4 --rows 512 --shapes
 target c5 kernels --ops linear --formats fp8-block,bf16 --rows 1,512 --shapes 4096x4096
 target ggml kernels --ops linear --formats q8_0,q4_0,q4_k,q6_k --rows 1,512 --shapes 4096x4096
 target c6 kernels --cpu-isa avx2 --ops linear --formats mxfp4,nvfp4 --rows 1 --shapes 14336x4096
+target c7 kernels --cpu-isa amx --ops linear --formats mxfp4,nvfp4,bf16,fp8-block --rows 1,16,64,512 --shapes 4096x4096
 target c8 kernels --ops experts --formats mxfp4,nvfp4
 target c9 kernels --ops attention
 target delta-net kernels --ops delta-net
