@@ -54,22 +54,34 @@ __device__ __forceinline__ void finish_sums(const AsyncJob& job, int row, float 
   }
 }
 
+/// Where the tokens' rows are: first all addresses, then all sums to add to, then the stores, so that nothing waits for
+/// more than one of them.
 template <int kValues>
-__device__ __forceinline__ void store_rows(const AsyncJob& job, int row, const float (&values)[kValues]) {
+__device__ __forceinline__ void store_rows(const AsyncJob& job, int row, float (&values)[kValues]) {
+  constexpr int kTokens = kValues / 2;
   const ProductJob& product = job.product;
   const int first = product.first_token + static_cast<int>(threadIdx.x) % 4 * 2;
-  const bool has_low = job.stores && row < job.matrix->weight.rows;
-  const bool has_high = job.stores && row + 8 < job.matrix->weight.rows;
+  const int end = job.stores ? product.end_token : 0;
+  const bool has[2] = {row < job.matrix->weight.rows, row + 8 < job.matrix->weight.rows};
+  int at[kTokens];
 #pragma unroll
-  for (int i = 0; i < kValues; i += 4) {
+  for (int i = 0; i < kTokens; ++i) {
+    const int token = first + i / 2 * 8 + i % 2;
+    at[i] = token < end ? static_cast<int>(product.y_row(token)) : -1;
+  }
+  if (product.accumulate) {
 #pragma unroll
-    for (int odd = 0; odd < 2; ++odd) {
-      const int token = first + i / 4 * 8 + odd;
-      if (token >= product.end_token) continue;
-      float* const y = product.y + product.y_row(token) * product.y_stride + row;
-      if (has_low) y[0] = product.accumulate ? __fadd_rn(y[0], values[i + odd]) : values[i + odd];
-      if (has_high) y[8] = product.accumulate ? __fadd_rn(y[8], values[i + 2 + odd]) : values[i + 2 + odd];
+    for (int i = 0; i < kValues; ++i) {
+      const int place = at[i / 4 * 2 + i % 2];
+      if (place >= 0 && has[i % 4 / 2]) {
+        values[i] = __fadd_rn(product.y[place * product.y_stride + row + i % 4 / 2 * 8], values[i]);
+      }
     }
+  }
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) {
+    const int place = at[i / 4 * 2 + i % 2];
+    if (place >= 0 && has[i % 4 / 2]) product.y[place * product.y_stride + row + i % 4 / 2 * 8] = values[i];
   }
 }
 
