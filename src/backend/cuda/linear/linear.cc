@@ -22,9 +22,6 @@ void add_output(const LinearOutput& output, const WeightRef& weight, LinearBatch
   batch.accumulate[i] = output.accumulate;
 }
 
-/// Input that doesn't fit into the shared memory of several blocks at once is rounded beforehand.
-constexpr std::int64_t kMostStagedBytes = 40 << 10;
-
 /// Whether multiplying outweighs reading the weights, and there are blocks enough for it.
 bool is_wide(const CudaContext& context, const LinearBatch& batch) {
   const Packing packing = batch.matrix[0].weight.packing;
@@ -93,9 +90,7 @@ Status multiply(CudaContext& context, LinearBatch batch) {
   }
   if (is_async(context, batch)) return multiply_async(context, batch);
   const bool wide = is_wide(context, batch);
-  const std::int64_t staged_bytes =
-      std::int64_t{batch.tokens} * batch.x.terms * batch.matrix[0].weight.units * kUnitCols * 2;
-  if (wide || staged_bytes > kMostStagedBytes) VN_TRY(round_once(context, batch));
+  if (wide || !is_staged(batch)) VN_TRY(round_once(context, batch));
   if (wide) {
     VN_CUDA(wide_linear(packing, batch, context.stream));
     return {};

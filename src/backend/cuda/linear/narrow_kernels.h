@@ -22,6 +22,14 @@ extern const NarrowKernels kNarrowGroups5Super;
 extern const NarrowKernels kNarrowGroups6Super;
 extern const NarrowKernels kNarrowGroups8;
 
+/// Whether a narrow product keeps the input in the shared memory of each block: few columns of B that aren't too long.
+/// Else it must be rounded beforehand.
+[[nodiscard]] inline bool is_staged(const LinearBatch& batch) {
+  constexpr std::int64_t kMostBytes = 40 << 10;
+  const std::int64_t columns = std::int64_t{batch.tokens} * batch.x.terms;
+  return columns <= 8 && 2 * columns * batch.matrix[0].weight.units * kUnitCols <= kMostBytes;
+}
+
 /// Of a packing other than kNone.
 [[nodiscard]] inline const NarrowKernels& narrow_kernels(Packing packing) {
   switch (packing) {

@@ -8,62 +8,37 @@
 
 namespace vernier::cuda {
 
-/// Row tiles of a linear's outputs, for one tile of tokens.
 template <class Product>
-struct LinearJobs {
-  const LinearBatch& batch;
-  int count;
-  int rows;  ///< of a tile
-  [[nodiscard]] __device__ ProductJob job(int number) const {
-    const TileSize size = {rows, Product::kColumns / batch.x.terms};
-    return linear_job(batch, size, number, static_cast<int>(blockIdx.y));
-  }
-};
-
-/// Row tiles of the used experts.
-struct ExpertJobs {
-  const ExpertBatch& batch;
-  int count;
-  int rows;   ///< of a tile
-  int tiles;  ///< of an expert
-  [[nodiscard]] __device__ ProductJob job(int number) const {
-    return expert_job(batch, rows, number % tiles, number / tiles);
-  }
-};
-
-template <class Product>
-__global__ void __launch_bounds__(Product::kThreads, Product::kBlocksAtOnce)
-    narrow_linear_kernel(const __grid_constant__ LinearBatch batch, int count, int rows) {
-  extern __shared__ __align__(16) unsigned char memory[];
+__global__ void __launch_bounds__(Product::kMostThreads)
+    narrow_linear_kernel(const __grid_constant__ LinearBatch batch, const __grid_constant__ GatedOutput gated_output,
+                         const __grid_constant__ NarrowPlan plan) {
+  extern __shared__ __align__(128) unsigned char memory[];
   release_successor();
-  Product::run(LinearJobs<Product>{batch, count, rows}, {}, memory);
+  Product::run(LinearJobs{batch, plan}, gated_output, memory);
 }
 
 /// Which experts there are is known only when the kernel in front has ended.
 template <class Product>
-__global__ void __launch_bounds__(Product::kThreads, Product::kBlocksAtOnce)
+__global__ void __launch_bounds__(Product::kMostThreads)
     narrow_expert_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ GatedOutput gated_output,
-                         int tiles, int rows) {
-  extern __shared__ __align__(16) unsigned char memory[];
+                         const __grid_constant__ NarrowPlan plan) {
+  extern __shared__ __align__(128) unsigned char memory[];
   release_successor();
   wait_for_predecessor();
   const int groups = batch.groups.count != nullptr ? *batch.groups.count : batch.most_groups;
-  Product::run(ExpertJobs{batch, groups * tiles, rows, tiles}, gated_output, memory);
+  Product::run(ExpertJobs{batch, plan, groups}, gated_output, memory);
 }
 
-template <class Product>
-std::size_t narrow_shared_bytes(const InputView& x, int cols, int tokens) {
-  const std::size_t partials = 2 * sizeof(typename Product::Partials);
-  if (x.rounded != nullptr) return partials;
-  const int columns = std::min(Product::kColumns / x.terms, tokens) * x.terms;
-  const int stride = (cols + kUnitCols - 1) / kUnitCols * kUnitCols + Product::kPadding;
-  return partials + static_cast<std::size_t>(columns) * static_cast<std::size_t>(stride) * 2;
-}
+/// A kernel's launch: its blocks and their memory.
+struct NarrowLaunch {
+  unsigned blocks = 0;
+  std::size_t shared_bytes = 0;
+};
 
-/// Blocks for `jobs` jobs: as many as fit on the device at once, but no more than share them evenly.
-template <class Kernel>
-cudaError_t even_blocks(Kernel kernel, unsigned threads, std::size_t shared_bytes, int jobs, int rows_of_blocks,
-                        unsigned& blocks) {
+/// Blocks for `jobs` jobs: as many as fit on the device at once, the same number on each multiprocessor, so that these
+/// differ by one job at most.
+template <class Product, class Kernel>
+cudaError_t fill_device(Kernel kernel, int jobs, int rows_of_blocks, NarrowLaunch& launch) {
   int device = 0;
   int multiprocessors = 0;
   int per_multiprocessor = 0;
@@ -72,66 +47,88 @@ cudaError_t even_blocks(Kernel kernel, unsigned threads, std::size_t shared_byte
     error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   }
   if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(launch.shared_bytes));
   }
   if (error == cudaSuccess) {
-    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, kernel, static_cast<int>(threads),
-                                                          shared_bytes);
+    error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, kernel, Product::kThreads,
+                                                          launch.shared_bytes);
   }
   if (error != cudaSuccess) return error;
   const int room = std::max(1, multiprocessors * std::max(per_multiprocessor, 1) / rows_of_blocks);
-  const int turns = (jobs + room - 1) / room;
-  blocks = static_cast<unsigned>((jobs + turns - 1) / turns);
+  launch.blocks = static_cast<unsigned>(std::min(jobs, room));
   return cudaSuccess;
 }
 
+/// A plan without its jobs.
 template <class Product>
-cudaError_t launch_narrow_linear(const LinearBatch& batch, cudaStream_t stream) {
-  const int rows = kTileRows * Product::kRowTiles * Product::deal(batch.matrix[0].weight.units).copies;
-  const int tokens_a_block = Product::kColumns / batch.x.terms;
-  int jobs = 0;
-  for (int i = 0; i < batch.count; ++i) jobs += (batch.matrix[i].weight.rows + rows - 1) / rows;
-  dim3 grid(0, static_cast<unsigned>((batch.tokens + tokens_a_block - 1) / tokens_a_block));
-  const std::size_t bytes = narrow_shared_bytes<Product>(batch.x, batch.matrix[0].weight.cols, batch.tokens);
-  const cudaError_t error =
-      even_blocks(narrow_linear_kernel<Product>, Product::kThreads, bytes, jobs, static_cast<int>(grid.y), grid.x);
+NarrowPlan make_plan(const InputView& x, int units, int tokens) {
+  NarrowPlan plan;
+  plan.tokens = std::min(Product::kColumns / x.terms, tokens);
+  plan.columns = plan.tokens * x.terms;
+  plan.rows = kTileRows * Product::kRowTiles * Product::deal(units).copies();
+  plan.stride = units * kUnitCols + kColumnPadding;
+  return plan;
+}
+inline void add_jobs(NarrowPlan& plan, int matrix, int rows) {
+  plan.first_job[matrix] = plan.jobs;
+  plan.jobs += (rows + plan.rows - 1) / plan.rows;
+  plan.num_matrices = matrix + 1;
+}
+
+template <class Product>
+cudaError_t launch_narrow_linear(const LinearBatch& batch, cudaStream_t stream, const GatedOutput& gated_output = {}) {
+  const int units = batch.matrix[0].weight.units;
+  NarrowPlan plan = make_plan<Product>(batch.x, units, batch.tokens);
+  for (int i = 0; i < (Product::kIsGated ? 1 : batch.count); ++i) add_jobs(plan, i, batch.matrix[i].weight.rows);
+  const int rows_of_blocks = (batch.tokens + plan.tokens - 1) / plan.tokens;
+  NarrowLaunch launch = {0, static_cast<std::size_t>(typename Product::Memory(plan).size)};
+  const cudaError_t error = fill_device<Product>(narrow_linear_kernel<Product>, plan.jobs, rows_of_blocks, launch);
   if (error != cudaSuccess) return error;
-  return launch_dependent(narrow_linear_kernel<Product>, grid, Product::kThreads, bytes, stream, batch, jobs, rows);
+  return launch_dependent(narrow_linear_kernel<Product>, dim3(launch.blocks, static_cast<unsigned>(rows_of_blocks)),
+                          Product::kThreads, launch.shared_bytes, stream, batch, gated_output, plan);
 }
 
 template <class Product>
 cudaError_t launch_narrow_experts(const ExpertBatch& batch, const GatedOutput& gated_output, cudaStream_t stream) {
   const int units = (batch.cols + kUnitCols - 1) / kUnitCols;
-  const int rows = kTileRows * Product::kRowTiles * Product::deal(units).copies;
-  const int tiles = (batch.rows + rows - 1) / rows * batch.num_matrices;
-  const std::size_t bytes = narrow_shared_bytes<Product>(batch.x, batch.cols, batch.most_tokens);
-  dim3 grid(0);
+  NarrowPlan plan = make_plan<Product>(batch.x, units, batch.most_tokens);
+  for (int i = 0; i < batch.num_matrices; ++i) add_jobs(plan, i, batch.rows);
+  NarrowLaunch launch = {0, static_cast<std::size_t>(typename Product::Memory(plan).size)};
   const cudaError_t error =
-      even_blocks(narrow_expert_kernel<Product>, Product::kThreads, bytes, batch.most_groups * tiles, 1, grid.x);
+      fill_device<Product>(narrow_expert_kernel<Product>, batch.most_groups * plan.jobs, 1, launch);
   if (error != cudaSuccess) return error;
-  return launch_dependent(narrow_expert_kernel<Product>, grid, Product::kThreads, bytes, stream, batch, gated_output,
-                          tiles, rows);
+  return launch_dependent(narrow_expert_kernel<Product>, dim3(launch.blocks), Product::kThreads, launch.shared_bytes,
+                          stream, batch, gated_output, plan);
 }
 
-constexpr int kManyTiles = 448;
+/// Whether there are so many row tiles that a block takes two, which share what they read of the input.
+inline bool has_many_tiles(const LinearBatch& batch) {
+  constexpr int kManyTiles = 320;
+  int tiles = 0;
+  for (int i = 0; i < batch.count; ++i) tiles += batch.matrix[i].weight.rows / kTileRows;
+  return tiles >= kManyTiles;
+}
+
+template <Packing kPacking, InputPlace kInput>
+cudaError_t launch_eight_columns(const LinearBatch& batch, cudaStream_t stream) {
+  if constexpr (!has_groups(kPacking) && kPacking != Packing::kBF16) {
+    if (has_many_tiles(batch)) return launch_narrow_linear<NarrowProduct<kPacking, 2, 1, kInput>>(batch, stream);
+  }
+  return launch_narrow_linear<NarrowProduct<kPacking, 1, 1, kInput>>(batch, stream);
+}
 
 /// Columns of B that a launch has for each token's terms, from the fewest that do.
 template <Packing kPacking>
 cudaError_t narrow_linear_of(const LinearBatch& batch, cudaStream_t stream) {
+  using enum InputPlace;
   const int columns = batch.tokens * batch.x.terms;
-  if constexpr (!has_groups(kPacking) && kPacking != Packing::kBF16) {
-    // Two row tiles share what they read of the input, as soon as there are blocks enough.
-    int tiles = 0;
-    for (int i = 0; i < batch.count; ++i) tiles += batch.matrix[i].weight.rows / kTileRows;
-    if (columns <= 8 && tiles >= kManyTiles) {
-      return launch_narrow_linear<NarrowProduct<kPacking, 2, 1, false>>(batch, stream);
-    }
-  }
-  if (columns <= 8) return launch_narrow_linear<NarrowProduct<kPacking, 1, 1, false>>(batch, stream);
+  if (is_staged(batch)) return launch_eight_columns<kPacking, kShared>(batch, stream);
+  if (columns <= 8) return launch_eight_columns<kPacking, kGlobal>(batch, stream);
   if constexpr (!has_groups(kPacking)) {
-    if (columns <= 16) return launch_narrow_linear<NarrowProduct<kPacking, 1, 2, false>>(batch, stream);
+    if (columns <= 16) return launch_narrow_linear<NarrowProduct<kPacking, 1, 2, kGlobal>>(batch, stream);
   }
-  return launch_narrow_linear<NarrowProduct<kPacking, 1, 4, false>>(batch, stream);
+  return launch_narrow_linear<NarrowProduct<kPacking, 1, 4, kGlobal>>(batch, stream);
 }
 
 /// Whether experts have so many tokens on average that one run of 8 columns would not do for most.
@@ -141,14 +138,24 @@ inline bool is_crowded(const ExpertBatch& batch) {
 
 template <Packing kPacking>
 cudaError_t narrow_gate_up_of(const ExpertBatch& batch, const GatedOutput& gated_output, cudaStream_t stream) {
-  if (is_crowded(batch)) return launch_narrow_experts<NarrowProduct<kPacking, 2, 4, true>>(batch, gated_output, stream);
-  return launch_narrow_experts<NarrowProduct<kPacking, 2, 1, true>>(batch, gated_output, stream);
+  using enum InputPlace;
+  if (batch.x.rounded == nullptr) {  // one token
+    return launch_narrow_experts<NarrowProduct<kPacking, 2, 1, kShared, true>>(batch, gated_output, stream);
+  }
+  if (is_crowded(batch)) {
+    return launch_narrow_experts<NarrowProduct<kPacking, 2, 4, kGlobal, true>>(batch, gated_output, stream);
+  }
+  return launch_narrow_experts<NarrowProduct<kPacking, 2, 1, kGlobal, true>>(batch, gated_output, stream);
 }
 
 template <Packing kPacking>
 cudaError_t narrow_experts_of(const ExpertBatch& batch, cudaStream_t stream) {
-  if (is_crowded(batch)) return launch_narrow_experts<NarrowProduct<kPacking, 1, 4, false>>(batch, {}, stream);
-  return launch_narrow_experts<NarrowProduct<kPacking, 1, 1, false>>(batch, {}, stream);
+  using enum InputPlace;
+  if (batch.x.rounded == nullptr) {
+    return launch_narrow_experts<NarrowProduct<kPacking, 1, 1, kShared>>(batch, {}, stream);
+  }
+  if (is_crowded(batch)) return launch_narrow_experts<NarrowProduct<kPacking, 1, 4, kGlobal>>(batch, {}, stream);
+  return launch_narrow_experts<NarrowProduct<kPacking, 1, 1, kGlobal>>(batch, {}, stream);
 }
 
 template <Packing kPacking>

@@ -1,8 +1,9 @@
 // Products with few tokens: reading the weights is the work. A block takes one or two row tiles at a time; its eight
-// warps cut the columns among them, each streams its share of the packed weights into registers and multiplies on
-// tensor cores with weights as the 16 rows and tokens (each of their bf16 terms one) as the columns. The eight partial
-// sums are added in their order at the end, while the next tile's weights are on their way. Where rows are short, fewer
-// warps share a tile and the block takes more of them.
+// warps cut the columns among them, each streams its share of the packed weights into registers, a stage ahead of what
+// it multiplies (before the input is there, and beyond the end of a row tile), and multiplies on tensor cores with
+// weights as the 16 rows and tokens (each of their bf16 terms one) as the columns. The eight partial sums are added in
+// their order at the end, by one warp where one does, while the others go on. Where rows are short, fewer warps share a
+// tile and the block takes more of them.
 //
 // The columns' cut depends on the weight alone, so a row's result does not depend on how many tokens there are.
 #pragma once
@@ -12,77 +13,110 @@
 #include "backend/cuda/experts/gate.cuh"
 #include "backend/cuda/fragment/group_stage.cuh"
 #include "backend/cuda/fragment/stage.cuh"
+#include "backend/cuda/linear/narrow_barrier.cuh"
+#include "backend/cuda/linear/narrow_input.cuh"
+#include "backend/cuda/linear/narrow_jobs.cuh"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/linear/segments.h"
 #include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 
+/// What a warp loads at a time.
+template <Packing kPacking>
+struct NarrowStage {
+  using Type = typename StageOf<kPacking>::Type;
+};
+/// Two units: one alone keeps too few bytes on their way.
+struct PairOfPlainStages {
+  static constexpr int kUnits = 2;
+  static constexpr int kGridCols = 0;
+  static constexpr int kGroupCols = 0;
+  PlainStage unit_of[kUnits];
+  __device__ __forceinline__ void load(const TileCursor& at, int unit) {
+    unit_of[0].load(at, unit);
+    if (unit + 1 < at.units) unit_of[1].load(at, unit + 1);
+  }
+  __device__ __forceinline__ void decode(int i, std::uint32_t bias, FragmentA (&out)[4]) const {
+    unit_of[i].decode(0, bias, out);
+  }
+};
+template <>
+struct NarrowStage<Packing::kBF16> {
+  using Type = PairOfPlainStages;
+};
+
+/// Where a block has its input: in shared memory, the same for all its runs, or each run's rows of terms in global.
+enum class InputPlace : std::uint8_t { kShared, kGlobal };
+
 /// kTiles row tiles (2: of one weight, or where kGated the same tile of gate and up) and 8 * kGroups columns.
-template <Packing kPacking, int kTiles, int kGroups, bool kGated>
+template <Packing kPacking, int kTiles, int kGroups, InputPlace kInput, bool kGated = false>
 struct NarrowProduct {
-  using Stage = typename StageOf<kPacking>::Type;
+  using Stage = typename NarrowStage<kPacking>::Type;
   static constexpr int kThreads = kSegments * 32;
   static constexpr int kColumns = kGroups * 8;
+  static constexpr bool kIsGated = kGated;
+  static constexpr bool kIsStaged = kInput == InputPlace::kShared;
   static constexpr int kRowTiles = kGated ? 1 : kTiles;  ///< of each matrix
-  /// Blocks that shall fit on a multiprocessor: with fewer registers, more bytes are on their way.
-  static constexpr int kBlocksAtOnce = kTiles * kGroups > 4 || (kGroups > 2 && Stage::kGroupCols > 0) ? 1 : 2;
-  static constexpr int kPadding = 8;  ///< of a column in shared memory: its reads then meet no bank conflicts
+  /// Threads for which a multiprocessor shall have registers at once.
+  static constexpr int kMostThreads = kTiles * kGroups > 4 || (kGroups > 2 && Stage::kGroupCols > 0) ? kThreads
+                                                                                                     : 2 * kThreads;
   using Sums = float[kTiles][kGroups][4];
-  /// Partial sums of all warps.
-  using Partials = float[kSegments][kTiles][kColumns][kTileRows];
 
-  /// A run's tokens: [first, first + count) of the job.
-  struct Tokens {
-    int first;
-    int count;
+  /// Partial sums of all warps in one run.
+  static __host__ __device__ constexpr int set_size(int columns) { return kSegments * kTiles * columns * kTileRows; }
+  /// A block's shared memory: two sets of partial sums, the input.
+  struct Memory {
+    int input;
+    int size;
+    __host__ __device__ explicit Memory(const NarrowPlan& plan)
+        : input(2 * set_size(plan.columns) * static_cast<int>(sizeof(float))),
+          size(input + (kIsStaged ? plan.columns * plan.stride * 2 : 0)) {}
+  };
+  /// The partial sums of all warps: [warp][tile][column][row].
+  struct Partials {
+    float* data;
+    int columns;
+    [[nodiscard]] __device__ float& at(int warp, int tile, int column, int row) const {
+      return data[((warp * kTiles + tile) * columns + column) * kTileRows + row];
+    }
   };
 
-  static __device__ const MatrixRef& matrix(const ProductJob& job, int tile) {
-    return kGated && tile == 1 ? *job.second : *job.matrix;
+  static __device__ const MatrixRef& matrix(const auto& jobs, const NarrowJob& job, int tile) {
+    return jobs.matrix(job, kGated ? tile : job.which);
   }
-  /// How a block's warps are dealt: `warps` share a row tile (or two), `copies` of such.
+  /// How a block's warps are dealt: 2^log_warps share a row tile (or two).
   struct Deal {
-    int warps;
-    int copies;
+    int log_warps;
+    [[nodiscard]] __host__ __device__ int warps() const { return 1 << log_warps; }
+    [[nodiscard]] __host__ __device__ int copies() const { return kSegments >> log_warps; }
+    /// Of the calling warp.
+    [[nodiscard]] __device__ int copy() const { return static_cast<int>(threadIdx.x) / 32 >> log_warps; }
+    [[nodiscard]] __device__ int warp() const { return static_cast<int>(threadIdx.x) / 32 & (warps() - 1); }
   };
   static __host__ __device__ Deal deal(int units) {
     const int warps = warps_per_tile(units);
-    return {warps, kSegments / warps};
+    return {warps == 8 ? 3 : warps == 4 ? 2 : warps == 2 ? 1 : 0};
   }
-  static __device__ int row_tile(const ProductJob& job, Deal deal, int copy, int tile) {
-    return (job.tile * deal.copies + copy) * kRowTiles + (kGated ? 0 : tile);
-  }
-
-  /// Four columns of fp32 input, zeros beyond the last.
-  static __device__ __forceinline__ float4 load_columns(const float* x, int col, int cols, bool aligned) {
-    if (aligned && col + 4 <= cols) return *reinterpret_cast<const float4*>(x + col);
-    return make_float4(col < cols ? x[col] : 0.0F, col + 1 < cols ? x[col + 1] : 0.0F,
-                       col + 2 < cols ? x[col + 2] : 0.0F, col + 3 < cols ? x[col + 3] : 0.0F);
+  static __device__ int row_tile(const NarrowJob& job, Deal deal, int copy, int tile) {
+    return (job.tile * deal.copies() + copy) * kRowTiles + (kGated ? 0 : tile);
   }
 
-  /// Rounds the job's rows of fp32 input into shared memory.
-  static __device__ void stage_input(const ProductJob& job, Tokens tokens, int cols, int stride,
-                                     std::uint16_t* shared) {
-    const int terms = job.x.terms;
-    const int padded = stride - kPadding;
-    for (int token = 0; token < tokens.count; ++token) {
-      const float* x = job.x.data + job.x_row(tokens.first + token) * job.x.stride;
-      const bool aligned = (reinterpret_cast<std::uintptr_t>(x) & 15) == 0;
-      std::uint16_t* const out = shared + token * terms * stride;
-#pragma unroll 4
-      for (int col = static_cast<int>(threadIdx.x) * 4; col < padded; col += kThreads * 4) {
-        const float4 v = load_columns(x, col, cols, aligned);
-        if (terms == 1) {
-          *reinterpret_cast<uint2*>(out + col) = make_uint2(round_pair(v.x, v.y), round_pair(v.z, v.w));
-          continue;
-        }
-        const Bf16Terms split[4] = {split_terms(v.x), split_terms(v.y), split_terms(v.z), split_terms(v.w)};
-        for (int term = 0; term < 3; ++term) {
-          *reinterpret_cast<uint2*>(out + term * stride + col) =
-              make_uint2(pack_upper_halves(split[0].term[term], split[1].term[term]),
-                         pack_upper_halves(split[2].term[term], split[3].term[term]));
-        }
+  /// All threads of a block.
+  static __device__ void stage_input(const auto& run, int cols, std::uint16_t* shared) {
+    const NarrowPlan& plan = run.jobs.plan;
+    const InputView& x = run.jobs.x();
+    StagedColumns column = {shared, plan.stride, cols, plan.stride - kColumnPadding};
+    for (int token = 0; token < run.tokens.count; ++token) {
+      const std::int64_t row = run.jobs.x_row(run.job, run.tokens.first + token);
+      if (x.rounded == nullptr) {
+        round_row(x.data + row * x.stride, column, x.terms);
+        column.to += x.terms * plan.stride;
+        continue;
+      }
+      for (int term = 0; term < x.terms; ++term) {
+        copy_row(x.rounded + (row * x.terms + term) * x.rounded_stride, column);
+        column.to += plan.stride;
       }
     }
   }
@@ -91,19 +125,20 @@ struct NarrowProduct {
   struct Columns {
     const std::uint16_t* at[kGroups];
   };
-  static __device__ Columns find_columns(const ProductJob& job, Tokens tokens, const std::uint16_t* shared,
-                                         int stride) {
+  static __device__ Columns find_columns(const auto& run, const std::uint16_t* shared) {
     Columns columns;
+    const InputView& x = run.jobs.x();
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int terms = job.x.terms;
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      const int column = min(group * 8 + lane / 4, tokens.count * terms - 1);
-      if (job.x.rounded == nullptr) {
-        columns.at[group] = shared + column * stride + lane % 4 * kLaneCols;
+      const int column = min(group * 8 + lane / 4, run.tokens.count * x.terms - 1);
+      if constexpr (kIsStaged) {
+        columns.at[group] = shared + column * run.jobs.plan.stride + lane % 4 * kLaneCols;
       } else {
-        const std::int64_t row = job.x_row(tokens.first + column / terms) * terms + column % terms;
-        columns.at[group] = job.x.rounded + row * job.x.rounded_stride + lane % 4 * kLaneCols;
+        const int token = x.terms == 1 ? column : column / 3;
+        const std::int64_t row =
+            run.jobs.x_row(run.job, run.tokens.first + token) * x.terms + (column - token * x.terms);
+        columns.at[group] = x.rounded + row * x.rounded_stride + lane % 4 * kLaneCols;
       }
     }
     return columns;
@@ -192,218 +227,250 @@ struct NarrowProduct {
     }
   }
 
-  /// Sums of one tile of a scale grid, times its scale.
-  static __device__ __forceinline__ void add_scaled(const float* const (&grid)[kTiles][2], int unit, Sums& part,
-                                                    Sums& sums) {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const float low = grid[tile][0][unit * kUnitCols / Stage::kGridCols];
-      const float high = grid[tile][1][unit * kUnitCols / Stage::kGridCols];
-#pragma unroll
-      for (int i = 0; i < kGroups * 4; ++i) {
-        float& from = part[tile][i / 4][i % 4];
-        sums[tile][i / 4][i % 4] = __fmaf_rn(i % 4 < 2 ? low : high, from, sums[tile][i / 4][i % 4]);
-        from = 0.0F;
-      }
-    }
-  }
-
-  /// What a warp keeps of the weights: where its share is.
-  struct Share {
-    TileCursor cursor[kTiles];
-    const float* grid[kTiles][2];
-    Biases bias;
-    int begin;
-    int end;
+  /// What a warp needs of a grid of scales: its rows'.
+  struct Grid {
+    const float* row[kTiles][2];
   };
-
-  static __device__ Share find_share(const ProductJob& job, Deal deal) {
-    Share share;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+  struct GridScales {
+    float of[kTiles][2];
+  };
+  static __device__ __forceinline__ GridScales load_scales(const Grid& grid, int unit) {
+    GridScales scales;
+    constexpr int kCols = Stage::kGridCols > 0 ? Stage::kGridCols : 1;
 #pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const WeightRef& w = matrix(job, tile).weight;
-      const int last = (w.rows - 1) / kTileRows;
-      const int at = min(row_tile(job, deal, warp / deal.warps, tile),
-                         last);  // a tile too many repeats the last; its sums are dropped
-      share.cursor[tile] = tile_cursor<kPacking>(w, at, lane);
-      share.bias[tile] = w.scale_bias;
-      if constexpr (Stage::kGridCols > 0) {
-        const int row = at * kTileRows + lane / 4;
-        share.grid[tile][0] = grid_row(w, min(row, w.rows - 1));
-        share.grid[tile][1] = grid_row(w, min(row + 8, w.rows - 1));
-      }
-    }
-    const int units = share.cursor[0].units;
-    if (deal.copies == 1) {
-      share.begin = segment_begin(units, warp);
-      share.end = segment_begin(units, warp + 1);
-    } else {
-      share.begin = min(warp % deal.warps * kChunkUnits, units);
-      share.end = min(share.begin + kChunkUnits, units);
-    }
-    return share;
+    for (int i = 0; i < 2 * kTiles; ++i) scales.of[i / 2][i % 2] = grid.row[i / 2][i % 2][unit * kUnitCols / kCols];
+    return scales;
   }
-
-  static __device__ __forceinline__ void ask_for_first(const Share& share, Stage (&next)[kTiles]) {
-    if (share.begin >= share.end) return;
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) next[tile].load(share.cursor[tile], share.begin);
-  }
-
-  static __device__ void multiply(const Share& share, Stage (&next)[kTiles], const Columns& columns, Sums& sums) {
-    Sums part = {};
-    for (int unit = share.begin; unit < share.end; unit += Stage::kUnits) {
-      Stage now[kTiles];
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        now[tile] = next[tile];
-        if (unit + Stage::kUnits < share.end) next[tile].load(share.cursor[tile], unit + Stage::kUnits);
-      }
-#pragma unroll
-      for (int i = 0; i < Stage::kUnits; ++i) {
-        if (unit + i >= share.end) break;
-        InputUnit b;
-        load_unit(columns, unit + i, b);
-        if constexpr (Stage::kGroupCols > 0) {
-          multiply_groups(now, i, share.bias, b, sums);
-        } else {
-          multiply_unit(now, i, share.bias, b, Stage::kGridCols > 0 ? part : sums);
-        }
-      }
-      if constexpr (Stage::kGridCols > 0) add_scaled(share.grid, unit, part, sums);
-    }
-  }
-
-  static __device__ void leave_partials(const Sums& sums, Partials& partials) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
+  /// Sums of one tile of the grid, times its scale.
+  static __device__ __forceinline__ void add_scaled(const GridScales& scales, Sums& part, Sums& sums) {
 #pragma unroll
     for (int i = 0; i < kTiles * kGroups * 4; ++i) {
       const int tile = i / 4 / kGroups;
-      const int group = i / 4 % kGroups;
-      partials[warp][tile][group * 8 + lane % 4 * 2 + i % 2][lane / 4 + i % 4 / 2 * 8] = sums[tile][group][i % 4];
+      float& from = part[tile][i / 4 % kGroups][i % 4];
+      float& to = sums[tile][i / 4 % kGroups][i % 4];
+      to = __fmaf_rn(scales.of[tile][i % 4 / 2], from, to);
+      from = 0.0F;
     }
   }
 
-  /// The finished sum of a row and token, from the partial sums of warps [first, first + count).
-  static __device__ float add_partials(const Partials& partials, int first, int count, int tile, int row, int column,
-                                       int terms) {
-    float total[3] = {};
-    for (int term = 0; term < terms; ++term) {
-      total[term] = partials[first][tile][column + term][row];
-      for (int warp = first + 1; warp < first + count; ++warp) {
-        total[term] = __fadd_rn(total[term], partials[warp][tile][column + term][row]);
-      }
-    }
-    return terms == 1 ? total[0] : add_terms(total[0], total[1], total[2]);
+  /// A warp's share of the columns, in units.
+  struct Range {
+    int begin;
+    int end;
+  };
+  static __device__ Range find_range(int units, Deal deal) {
+    const int warp = deal.warp();
+    if (deal.warps() == kSegments) return {segment_begin(units, warp), segment_begin(units, warp + 1)};
+    const int begin = min(warp * kChunkUnits, units);
+    return {begin, min(begin + kChunkUnits, units)};
+  }
+  /// The warp's row tile in the weight. A tile too many repeats the last; its sums are dropped.
+  static __device__ int find_tile(const NarrowJob& job, Deal deal, int tile, int rows) {
+    return min(row_tile(job, deal, deal.copy(), tile), (rows - 1) / kTileRows);
   }
 
-  static __device__ void store(const ProductJob& job, Tokens tokens, Deal deal, const GatedOutput& gated_output,
-                               const Partials& partials) {
-    const int terms = job.x.terms;
-    constexpr int kStoredTiles = kGated ? 1 : kTiles;
-    const int tiles = deal.copies * kStoredTiles;
-    for (int i = static_cast<int>(threadIdx.x); i < tokens.count * tiles * kTileRows; i += kThreads) {
-      const int r = i % kTileRows;
-      const int copy = i / kTileRows % tiles / kStoredTiles;
-      const int tile = i / kTileRows % kStoredTiles;
-      const int token = i / kTileRows / tiles;
-      const int row = row_tile(job, deal, copy, tile) * kTileRows + r;
-      const MatrixRef& first = matrix(job, tile);
-      if (row >= first.weight.rows) continue;
-      const auto sum_of = [&](int which) {
-        return add_partials(partials, copy * deal.warps, deal.warps, which, r, token * terms, terms) *
-               matrix(job, which).weight.rescale;
-      };
-      const std::int64_t y_row = job.y_row(tokens.first + token);
-      if constexpr (kGated) {
-        const float value = gated(gated_output.spec, finish_product(first, row, sum_of(0), nullptr),
-                                  finish_product(matrix(job, 1), row, sum_of(1), nullptr));
-        store_terms(gated_output.hidden + y_row * terms * gated_output.stride + row, gated_output.stride, terms, value);
-      } else {
-        float* y = job.y + y_row * job.y_stride + row;
-        *y = finish_product(first, row, sum_of(tile), job.accumulate ? y : nullptr);
-      }
-    }
-  }
-
-  static __device__ void store_terms(std::uint16_t* to, std::int64_t stride, int terms, float value) {
-    if (terms == 1) {
-      *to = static_cast<std::uint16_t>(round_pair(value, 0.0F));
-      return;
-    }
-    const Bf16Terms split = split_terms(value);
-    for (int term = 0; term < 3; ++term) to[term * stride] = upper_half(split.term[term]);
-  }
-
-  /// A block's way through its jobs, and through the tokens of each, kColumns at a time.
+  /// A warp's way through the weights' bytes, ahead of the one that multiplies them.
   template <class Jobs>
-  struct Walk {
+  struct Feed {
     const Jobs& jobs;
-    int number;
-    ProductJob job;
-    Tokens tokens;
+    Walk<Jobs> walk;
+    Range range;  ///< of every run
+    int unit = 0;
+    TileCursor cursor[kTiles];
 
-    __device__ explicit Walk(const Jobs& all) : jobs(all), number(static_cast<int>(blockIdx.x)), tokens{0, 0} {
+    __device__ Feed(const Jobs& all, const Walk<Jobs>& from, Range columns) : jobs(all), walk(from), range(columns) {
       enter();
     }
-    [[nodiscard]] __device__ bool ended() const { return number >= jobs.count; }
-    /// To the tokens that follow, or the next job that has any.
-    __device__ void step() {
-      tokens.first += tokens.count;
-      if (tokens.first < job.end_token) {
-        take_tokens();
-      } else {
-        number += static_cast<int>(gridDim.x);
+    /// Asks for the stage that follows, if there is one.
+    __device__ __forceinline__ void ask(Stage (&next)[kTiles]) {
+      if (unit >= range.end) return;
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) next[tile].load(cursor[tile], unit);
+      unit += Stage::kUnits;
+      if (unit >= range.end) {
+        walk.step(jobs);
         enter();
       }
     }
 
    private:
     __device__ void enter() {
-      for (; number < jobs.count; number += static_cast<int>(gridDim.x)) {
-        job = jobs.job(number);
-        tokens.first = job.first_token;
-        if (job.first_token < job.end_token) return take_tokens();
+      unit = walk.ended(jobs) ? range.end : range.begin;
+      if (unit >= range.end) return;
+      const NarrowJob job = walk.job(jobs);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const WeightRef& w = matrix(jobs, job, tile).weight;
+        const int at = find_tile(job, deal(w.units), tile, w.rows);
+        cursor[tile] = tile_cursor<kPacking>(w, at, static_cast<int>(threadIdx.x) % 32);
       }
     }
-    __device__ void take_tokens() { tokens.count = min(kColumns / job.x.terms, job.end_token - tokens.first); }
   };
 
-  /// All threads of a block. The weights of a first job are asked for before the input is there. Input in fp32 is the
-  /// same for all jobs and fits into one run.
+  static __device__ __forceinline__ void multiply_stage(const Stage (&stage)[kTiles], int unit, int units,
+                                                        const Biases& bias, const Columns& columns, Sums& sums) {
+#pragma unroll
+    for (int i = 0; i < Stage::kUnits; ++i) {
+      if (i >= units) break;
+      InputUnit b;
+      load_unit(columns, unit + i, b);
+      if constexpr (Stage::kGroupCols > 0) {
+        multiply_groups(stage, i, bias, b, sums);
+      } else {
+        multiply_unit(stage, i, bias, b, sums);
+      }
+    }
+  }
+
+  template <class Jobs>
+  static __device__ void multiply(const NarrowRun<Jobs>& run, Stage (&next)[kTiles], Feed<Jobs>& feed,
+                                  const Columns& columns, Sums& sums) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    Biases bias;
+    Grid grid;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      const WeightRef& w = matrix(run.jobs, run.job, tile).weight;
+      bias[tile] = w.scale_bias;
+      if constexpr (Stage::kGridCols > 0) {
+        const int row = find_tile(run.job, deal(w.units), tile, w.rows) * kTileRows + lane / 4;
+        grid.row[tile][0] = grid_row(w, min(row, w.rows - 1));
+        grid.row[tile][1] = grid_row(w, min(row + 8, w.rows - 1));
+      }
+    }
+    Sums part = {};
+    for (int unit = feed.range.begin; unit < feed.range.end; unit += Stage::kUnits) {
+      GridScales scales;
+      if constexpr (Stage::kGridCols > 0) scales = load_scales(grid, unit);
+      Stage now[kTiles];
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) now[tile] = next[tile];
+      feed.ask(next);
+      Sums& to = Stage::kGridCols > 0 ? part : sums;
+      if (unit + Stage::kUnits <= feed.range.end) {
+        multiply_stage(now, unit, Stage::kUnits, bias, columns, to);
+      } else {
+        multiply_stage(now, unit, feed.range.end - unit, bias, columns, to);
+      }
+      if constexpr (Stage::kGridCols > 0) add_scaled(scales, part, sums);
+    }
+  }
+
+  static __device__ void leave_partials(const Sums& sums, const Partials& partials) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+#pragma unroll
+    for (int i = 0; i < kTiles * kGroups * 4; ++i) {
+      const int tile = i / 4 / kGroups;
+      const int column = i / 4 % kGroups * 8 + lane % 4 * 2 + i % 2;
+      if (column < partials.columns) {
+        partials.at(warp, tile, column, lane / 4 + i % 4 / 2 * 8) = sums[tile][i / 4 % kGroups][i % 4];
+      }
+    }
+  }
+
+  /// The sum of a row and column, from the partial sums of warps [first, first + count).
+  static __device__ __forceinline__ float add_partials(const Partials& partials, int first, int count, int tile,
+                                                       int row, int column) {
+    float total = partials.at(first, tile, column, row);
+#pragma unroll
+    for (int i = 1; i < kSegments; ++i) {
+      if (i < count) total = __fadd_rn(total, partials.at(first + i, tile, column, row));
+    }
+    return total;
+  }
+
+  static constexpr int kStoredTiles = kGated ? 1 : kTiles;
+  /// Of each run only as many warps as are needed wait for all partial sums, add them up and store the results, by
+  /// turns; the others go on. Numbers of the hardware's barriers; 0 is that of __syncthreads().
+  static constexpr int kFull = 1;
+  static constexpr int kEmpty = 3;
+  struct Storer {
+    int count;   ///< of storing warps
+    int number;  ///< this warp's among them; beyond: it isn't one
+  };
+  static __device__ Storer find_storer(const NarrowPlan& plan, Deal deal, int turn) {
+    const int needed = (plan.tokens * deal.copies() * kStoredTiles * kTileRows + 31) / 32;
+    return {min(needed, kSegments), (static_cast<int>(threadIdx.x) / 32 + turn) % kSegments};
+  }
+
+  template <class Jobs>
+  static __device__ void store(const NarrowRun<Jobs>& run, const Storer& storer, const GatedOutput& gated_output,
+                               const Partials& partials) {
+    const Jobs& jobs = run.jobs;
+    const NarrowJob& job = run.job;
+    const int terms = jobs.x().terms;
+    const Deal warps = deal(matrix(jobs, job, 0).weight.units);
+    const int rows_of_token = warps.copies() * kStoredTiles * kTileRows;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int i = storer.number * 32 + lane; i < run.tokens.count * rows_of_token; i += storer.count * 32) {
+      int token = 0;
+      int place = i;
+      for (; place >= rows_of_token; place -= rows_of_token) ++token;
+      const int r = place % kTileRows;
+      const int tile = place / kTileRows % kStoredTiles;
+      const int copy = place / kTileRows / kStoredTiles;
+      const int row = row_tile(job, warps, copy, tile) * kTileRows + r;
+      if (row >= matrix(jobs, job, tile).weight.rows) continue;
+      const auto sum_of = [&](int which) {
+        const auto column = [&](int term) {
+          return add_partials(partials, copy * warps.warps(), warps.warps(), which, r, token * terms + term);
+        };
+        const float sum = terms == 1 ? column(0) : add_terms(column(0), column(1), column(2));
+        return sum * matrix(jobs, job, which).weight.rescale;
+      };
+      if constexpr (kGated) {
+        const float gate = finish_product(matrix(jobs, job, 0), row, sum_of(0), nullptr);
+        const float up = finish_product(matrix(jobs, job, 1), row, sum_of(1), nullptr);
+        const std::int64_t y_row = jobs.y_row(job, run.tokens.first + token);
+        store_terms(gated_output.hidden + y_row * terms * gated_output.stride + row, gated_output.stride, terms,
+                    gated(gated_output.spec, gate, up));
+      } else {
+        float* const y = jobs.y(job, run.tokens.first + token) + row;
+        *y = finish_product(matrix(jobs, job, tile), row, sum_of(tile), jobs.accumulate(job) ? y : nullptr);
+      }
+    }
+  }
+
+  /// All threads of a block. The first weights are asked for before the input is there.
   template <class Jobs>
   static __device__ void run(const Jobs& jobs, const GatedOutput& gated_output, unsigned char* memory) {
-    auto* const partials = reinterpret_cast<Partials*>(memory);
-    auto* const input = reinterpret_cast<std::uint16_t*>(memory + 2 * sizeof(Partials));
+    const NarrowPlan& plan = jobs.plan;
     Walk<Jobs> walk(jobs);
-    if (walk.ended()) return wait_for_predecessor();
-    const int units = matrix(walk.job, 0).weight.units;
-    const Deal warps = deal(units);
-    const int stride = units * kUnitCols + kPadding;
-    Share share = find_share(walk.job, warps);
+    if (walk.ended(jobs)) return wait_for_predecessor();
+    const Memory at(plan);
+    auto* const input = reinterpret_cast<std::uint16_t*>(memory + at.input);
+    const int units = matrix(jobs, walk.job(jobs), 0).weight.units;
+    Feed<Jobs> feed(jobs, walk, find_range(units, deal(units)));
     Stage next[kTiles];
-    ask_for_first(share, next);
+    feed.ask(next);
     wait_for_predecessor();
-    if (walk.job.x.rounded == nullptr) {
-      stage_input(walk.job, walk.tokens, matrix(walk.job, 0).weight.cols, stride, input);
+    if constexpr (kIsStaged) {
+      const NarrowRun<Jobs> first = {jobs, walk.job(jobs), walk.tokens(jobs)};
+      stage_input(first, matrix(jobs, first.job, 0).weight.cols, input);
       __syncthreads();
     }
-    for (int turn = 0; !walk.ended(); turn ^= 1) {
-      const ProductJob job = walk.job;
-      const Tokens tokens = walk.tokens;
-      walk.step();
-      Sums sums = {};
-      multiply(share, next, find_columns(job, tokens, input, stride), sums);
-      if (!walk.ended()) {
-        share = find_share(walk.job, warps);
-        ask_for_first(share, next);
+    auto* const sums_of_warps = reinterpret_cast<float*>(memory);
+    const Deal warps = deal(units);
+    for (int turn = 0; !walk.ended(jobs); ++turn) {
+      const int set = turn % 2;
+      const Partials partials = {sums_of_warps + set * set_size(plan.columns), plan.columns};
+      const Storer storer = find_storer(plan, warps, turn);
+      {
+        const NarrowRun<Jobs> run = {jobs, walk.job(jobs), walk.tokens(jobs)};
+        Sums sums = {};
+        multiply(run, next, feed, find_columns(run, input), sums);
+        if (turn >= 2) wait_at<kEmpty>(set, kThreads + 32 * storer.count);
+        leave_partials(sums, partials);
       }
-      leave_partials(sums, partials[turn]);
-      __syncthreads();  // two sets of partial sums: the other's readers are past this
-      store(job, tokens, warps, gated_output, partials[turn]);
+      if (storer.number < storer.count) {
+        wait_at<kFull>(set, kThreads);
+        store<Jobs>({jobs, walk.job(jobs), walk.tokens(jobs)}, storer, gated_output, partials);
+        pass_by<kEmpty>(set, kThreads + 32 * storer.count);
+      } else {
+        pass_by<kFull>(set, kThreads);
+      }
+      walk.step(jobs);
     }
   }
 };
