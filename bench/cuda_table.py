@@ -123,8 +123,10 @@ def taken_at(group):
 
 def page():
     groups = "\n".join(f"- {taken_at(group)}" for group in ("models", "depth", "placement", "kernels"))
-    return "\n\n".join([models_table(), "Qwen3-30B-A3B, NVFP4, by where its experts are:", placement_table(),
-                        "Single operations, called one after another:", kernels_table(), groups])
+    parts = [models_table(), "Qwen3-30B-A3B, NVFP4, by where its experts are:", placement_table()]
+    if results(PREFIX + "kernels"):
+        parts += ["Single operations, called one after another:", kernels_table()]
+    return "\n\n".join([*parts, groups])
 
 
 def summary():

@@ -3,11 +3,12 @@
 #   bench/run_cuda.sh                  everything: about a quarter of an hour on an H200 with 128 GiB of host memory
 #   bench/run_cuda.sh models kernels   only these groups: models, depth, placement, kernels
 # VERNIER: the program (build/release/vernier). PREFIX: of the files' names (h200). REPEAT: rounds (5). OUT: the folder.
-# COMMIT: the commit's name where there is no repository. Models are synthetic, of the published shapes.
+# COMMIT: the commit's name where there is no repository. MOST_SECONDS: after so many no new command begins. Models are synthetic, of the published shapes.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 vernier=${VERNIER:-build/release/vernier} prefix=${PREFIX:-h200} repeat=${REPEAT:-5} out=${OUT:-bench/results}
+most_seconds=${MOST_SECONDS:-86400}
 mkdir -p "$out"
 wanted=" $* "
 
@@ -19,7 +20,11 @@ group() {
 }
 run() {
   local command="vernier bench $* --device cuda --repeat $repeat --jsonl" found
-  echo "$name: $command" >&2
+  if [ "$SECONDS" -gt "$most_seconds" ]; then
+    echo "$name: no time left for $command" >&2
+    return
+  fi
+  echo "$name: $command ($SECONDS s)" >&2
   if found=$("$vernier" bench "$@" --device cuda --repeat "$repeat" --jsonl); then
     printf '# %s\n%s\n' "$command" "$found" >>"$lines"
   else
@@ -33,8 +38,8 @@ finish() {
 
 dense=("llama-3.2-1b --format nvfp4" "llama-3.1-8b --format nvfp4" "llama-3.1-8b --format fp8-block"
   "llama-3.1-8b --format bf16" "llama-3.1-8b --format q4_k")
-mixtures=("qwen3-30b-a3b --format nvfp4" "qwen3-30b-a3b --format fp8-block" "gpt-oss-20b" "gpt-oss-120b"
-  "qwen35-35b-a3b --format nvfp4" "gemma4-26b-a4b --format nvfp4")
+mixtures=("qwen3-30b-a3b --format nvfp4" "gpt-oss-20b" "qwen35-35b-a3b --format nvfp4" "gemma4-26b-a4b --format nvfp4"
+  "qwen3-30b-a3b --format fp8-block" "gpt-oss-120b")
 
 # Arguments of one element are words, so $model below is split on purpose.
 # shellcheck disable=SC2086

@@ -86,6 +86,12 @@ TEST(CpuIsa, OneIsAlwaysThere) {
   EXPECT_TRUE(cpu_isa_list().back().available());
 }
 
+TEST(CpuIsa, TilesAreForThoseWhoAsk) {
+  const auto chosen = choose_kernels("");
+  ASSERT_TRUE(chosen);
+  EXPECT_NE((*chosen)->name, "amx");
+}
+
 TEST(CpuIsa, ForcedAndUnknown) {
   for (const CpuIsa& isa : cpu_isa_list()) {
     const auto kernels = choose_kernels(isa.name);

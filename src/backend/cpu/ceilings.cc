@@ -18,12 +18,19 @@ namespace {
 
 constexpr std::size_t kHugePage = 2U << 20U;
 
-/// The best instruction set that this machine runs.
+/// The best instruction set that this machine runs without being asked for.
 const vernier_isa::Kernels& best_kernels() {
   for (const CpuIsa& isa : cpu_isa_list()) {
-    if (isa.available()) return isa.kernels();
+    if (isa.preferred != nullptr && isa.available()) return isa.kernels();
   }
   return vernier_isa::portable_kernels();
+}
+
+bool is_on_request(const vernier_isa::Kernels& kernels) {
+  const std::span<const CpuIsa> list = cpu_isa_list();
+  return std::any_of(list.begin(), list.end(), [&](const CpuIsa& isa) {
+    return isa.preferred == nullptr && isa.available() && &isa.kernels() == &kernels;
+  });
 }
 
 }  // namespace
@@ -74,7 +81,9 @@ Result<Ceilings> CpuBackend::measure_ceilings(BenchClock clock) {
     std::memset(memory, 1, size);
   }
   const std::span<const std::byte> memory(static_cast<const std::byte*>(read_memory_.data()), read_memory_.size());
-  return Ceilings{read_gb_s(pool_, memory, clock), dot_gflop_s(pool_, clock)};
+  const double products =
+      is_on_request(kernels_) ? multiply_add_gflop_s(pool_, kernels_, clock) : dot_gflop_s(pool_, clock);
+  return Ceilings{read_gb_s(pool_, memory, clock), products};
 }
 
 }  // namespace vernier

@@ -19,8 +19,9 @@ namespace vernier {
 [[nodiscard]] double read_gb_s(ThreadPool& pool, std::span<const std::byte> memory,
                                BenchClock clock = BenchClock::kWall);
 
-/// Rate of the best instruction set's multiply-adds of bf16 from registers on all threads of the pool, in 1e9
-/// floating-point operations a second (a multiply and an add are two). Takes some 20 ms.
+/// Rate of VDPBF16PS from registers on all threads of the pool, or where the CPU lacks it of its best multiply-adds, in
+/// 1e9 floating-point operations a second (a multiply and an add are two). Takes some 20 ms. Tiles don't count: a
+/// backend that uses them measures them.
 [[nodiscard]] double dot_gflop_s(ThreadPool& pool, BenchClock clock = BenchClock::kWall);
 
 /// The same of one instruction set's multiply-adds (cpu_isa.h): TDPBF16PS for "amx", VDPBF16PS for "avx512bf16", fp32

@@ -14,7 +14,7 @@ struct CpuIsa {
   std::string_view name;
   bool (*available)();
   const vernier_isa::Kernels& (*kernels)();
-  bool (*preferred)();  ///< whether it's worth choosing where nobody asks for it; only if available
+  bool (*preferred)();  ///< whether it's worth choosing where nobody asks for it; only if available. Null: never
 };
 
 /// Best first; the last one runs everywhere.
