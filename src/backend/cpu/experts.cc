@@ -118,14 +118,20 @@ struct ExpertStep {
     hidden.add(kind(args.experts->down[e]), e, uses_of(e), ff);
   }
 
-  /// Appends the groups of an expert, whose rows are `rows`, and sets the pointers to its prepared rows.
-  void list_groups(const vernier_isa::RowKernels& kind, std::size_t e, const PreparedUses& uses,
-                   const float* const* rows, std::int64_t cols, std::vector<UseGroup>& list,
-                   const float** prepared) const {
-    const GroupInputs inputs = {rows, uses_of(e), cols, precision, uses.of(e), uses.stride};
+  /// Rows of an expert's uses, and where the pointers to their prepared forms go.
+  struct UseRows {
+    const float* const* rows;
+    std::int64_t cols;
+    const float** prepared;
+  };
+
+  /// Appends the groups of an expert and sets the pointers to its prepared rows.
+  void list_groups(const vernier_isa::RowKernels& kind, std::size_t e, const PreparedUses& uses, const UseRows& of,
+                   std::vector<UseGroup>& list) const {
+    const GroupInputs inputs = {of.rows, uses_of(e), of.cols, precision, uses.of(e), uses.stride};
     const std::int64_t together = group_tokens(kind);
     for (std::int64_t i = 0; i < inputs.tokens; ++i) {
-      prepared[i] = inputs.prepared + i / together * together * uses.stride;
+      of.prepared[i] = inputs.prepared + i / together * together * uses.stride;
       if (i % together == 0) list.push_back({e, i, &kind, inputs});
     }
   }
@@ -152,14 +158,14 @@ struct ExpertStep {
         if (up_kind.prepare_group == nullptr) for_up[i] = inputs.rows(up_kind)[row];
       }
       if (gate_kind.prepare_group != nullptr)
-        list_groups(gate_kind, e, gate_inputs, x_rows, dim, input_groups, for_gate);
+        list_groups(gate_kind, e, gate_inputs, {x_rows, dim, for_gate}, input_groups);
       if (up_kind.prepare_group != nullptr) {
         if (&up_kind == &gate_kind)
           std::copy_n(for_gate, count, for_up);
         else
-          list_groups(up_kind, e, up_inputs, x_rows, dim, input_groups, for_up);
+          list_groups(up_kind, e, up_inputs, {x_rows, dim, for_up}, input_groups);
       }
-      list_groups(kind(args.experts->down[e]), e, hidden, gate_rows, ff, hidden_groups, for_down);
+      list_groups(kind(args.experts->down[e]), e, hidden, {gate_rows, ff, for_down}, hidden_groups);
       gate_up.add(kernels, args.experts->gate[e], {for_gate, count});
       gate_up.add(kernels, args.experts->up[e], {for_up, count});
       down.add(kernels, args.experts->down[e], {for_down, count});

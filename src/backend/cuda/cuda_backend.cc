@@ -118,8 +118,9 @@ Result<Buffer> CudaBackend::allocate_host(std::size_t size_bytes) {
 }
 
 std::vector<std::string> CudaBackend::warnings() const {
-  std::string warning = copy_memory_.warning();
-  return warning.empty() ? std::vector<std::string>() : std::vector<std::string>(1, std::move(warning));
+  const std::string warning = copy_memory_.warning();
+  if (warning.empty()) return {};
+  return {warning};
 }
 
 std::uint64_t CudaBackend::record_bytes(const Weight& host) const { return cuda::record_bytes(host); }

@@ -96,7 +96,7 @@ std::string reason_against_device(int device, int num_devices, int capability, s
 
 std::string why_unavailable(int device) {
   const DriverAnswer answer = ask_driver();
-  const std::string reason = reason_without_device(answer);
+  std::string reason = reason_without_device(answer);
   if (!reason.empty()) return reason;
   const bool exists = device >= 0 && device < answer.num_devices;
   return reason_against_device(device, answer.num_devices, exists ? capability_of(device) : 0,

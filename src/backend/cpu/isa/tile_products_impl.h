@@ -120,11 +120,19 @@ struct TileRoom {
   [[nodiscard]] std::uint16_t* half(std::int64_t i) const { return panel + i * kPanelTiles * kTileNumbers; }
 };
 
-/// Values [k, k + count) of a row as row `r` of the panel. Returns its flags.
+/// Values [k, k + count) of a row.
+struct RowPart {
+  std::int64_t row;
+  std::int64_t k;
+  std::int64_t count;
+};
+
+/// A part of a row as row `r` of the panel. Returns its flags.
 template <class Source, class Decoder>
 [[gnu::always_inline]] inline unsigned decode_row_of_tiles(const typename Decoder::Constants& constants,
-                                                           const WeightRows& rows, std::int64_t row, std::int64_t k,
-                                                           std::int64_t count, TileRoom& room, std::int64_t r) {
+                                                           const WeightRows& rows, RowPart part, TileRoom& room,
+                                                           std::int64_t r) {
+  const auto [row, k, count] = part;
   RowReader<Source> reader;
   const std::int64_t ahead = 16 * rows.row_stride;
   std::uint16_t* to = room.half(r / 16) + r % 16 * kTileValues;
@@ -206,7 +214,7 @@ struct TileProducts {
   /// Panel k of a row, as row r of the panel.
   [[gnu::always_inline]] inline void decode(const typename Decoder::Constants& constants, std::int64_t row,
                                             std::int64_t k, std::int64_t r) const {
-    const unsigned found = decode_row_of_tiles<Source, Decoder>(constants, args.rows, row, k, count(k), room, r);
+    const unsigned found = decode_row_of_tiles<Source, Decoder>(constants, args.rows, {row, k, count(k)}, room, r);
     if (found != kFits) flags[row - args.begin] = static_cast<std::uint8_t>(flags[row - args.begin] | found);
   }
   [[nodiscard]] TileStep step(std::int64_t k, std::int64_t group) const {
