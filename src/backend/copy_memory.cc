@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "backend/packed_weight.h"
+#include "base/checked_math.h"
 
 namespace vernier {
 namespace {
@@ -21,7 +22,8 @@ std::string limit_words() {
 }  // namespace
 
 Result<Buffer> allocate_pageable(std::size_t size_bytes) {
-  void* data = std::aligned_alloc(kRecordAlignment, align_record(size_bytes == 0 ? 1 : size_bytes));
+  const auto rounded = CheckedU64(size_bytes == 0 ? 1 : size_bytes).align_up(kRecordAlignment).value();
+  void* data = rounded ? std::aligned_alloc(kRecordAlignment, *rounded) : nullptr;
   if (data == nullptr) return fail(ErrorCode::kOutOfMemory, "can't allocate {} bytes of host memory", size_bytes);
   return Buffer(data, size_bytes, [](void* memory) { std::free(memory); });
 }
