@@ -98,15 +98,8 @@ std::vector<double> expected_head(const Inputs& in, std::int64_t head, bool tile
   return result;
 }
 
-class DeltaNetConformance : public BackendTest<> {
+class DeltaNetConformance : public BackendFixture {
  protected:
-  void SetUp() override {
-    BackendTest::SetUp();
-    if (IsSkipped()) return;
-    backend_ = make_backend(GetParam(), Precision::kBf16);
-    ASSERT_NE(backend_, nullptr);
-  }
-
   /// Zeroed memory for the states of `slots` sequences.
   [[nodiscard]] Buffer zeros(std::int64_t count) const {
     const std::vector<float> values(static_cast<std::size_t>(count), 0.0F);
@@ -117,8 +110,6 @@ class DeltaNetConformance : public BackendTest<> {
 
   /// Runs two sequences, the second in the lower slot, in steps of `chunk` tokens each; returns the first's outputs.
   std::vector<float> run(const Inputs& first, const Inputs& second, std::int64_t chunk, bool tiled);
-
-  std::unique_ptr<Backend> backend_;
 };
 
 std::vector<float> rows_of(const std::vector<float>& all, std::int64_t cols, std::int64_t begin, std::int64_t end) {

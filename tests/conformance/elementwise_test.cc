@@ -10,16 +10,7 @@
 namespace vernier::test {
 namespace {
 
-class ElementwiseConformance : public BackendTest<> {
- protected:
-  void SetUp() override {
-    BackendTest::SetUp();
-    if (IsSkipped()) return;
-    backend_ = make_backend(GetParam(), Precision::kBf16);
-    ASSERT_NE(backend_, nullptr);
-  }
-  std::unique_ptr<Backend> backend_;
-};
+class ElementwiseConformance : public BackendFixture {};
 
 TEST_P(ElementwiseConformance, RmsNorm) {
   Random random(1);

@@ -24,15 +24,8 @@ TEST(Odds, AreRoundedExponentials) {
   }
 }
 
-class RankConformance : public BackendTest<> {
+class RankConformance : public BackendFixture {
  protected:
-  void SetUp() override {
-    BackendTest::SetUp();
-    if (IsSkipped()) return;
-    backend_ = make_backend(GetParam(), Precision::kBf16);
-    ASSERT_NE(backend_, nullptr);
-  }
-
   struct Result {
     std::vector<RankedRow> rows;
     std::vector<RankedLogit> entries;
@@ -91,8 +84,6 @@ class RankConformance : public BackendTest<> {
     for (std::int64_t r = 0; r < rows; ++r) wishes.push_back(kinds[r % std::ssize(kinds)]);
     return wishes;
   }
-
-  std::unique_ptr<Backend> backend_;
 };
 
 TEST_P(RankConformance, IsASortWithSums) {

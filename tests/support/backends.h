@@ -39,6 +39,18 @@ class BackendTest : public testing::TestWithParam<Parameter> {
 
 [[nodiscard]] std::unique_ptr<Backend> make_backend(const BackendCase& which, Precision precision, int num_threads = 2);
 
+/// BackendTest with a backend, of precision kBf16, made anew for each test.
+class BackendFixture : public BackendTest<> {
+ protected:
+  void SetUp() override {
+    BackendTest::SetUp();
+    if (IsSkipped()) return;
+    backend_ = make_backend(GetParam(), Precision::kBf16);
+    ASSERT_NE(backend_, nullptr);
+  }
+  std::unique_ptr<Backend> backend_;
+};
+
 /// A matrix in backend memory with poisoned padding between rows, which check_padding() looks at again.
 class TestMatrix {
  public:
