@@ -1,4 +1,4 @@
-// What Precision does to the input of a linear, on the host.
+// What Precision does to the input of a linear and to the query of attention, on the host.
 #pragma once
 
 #include "backend/backend.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backend/input_rounding.h"
 #include "support/paged_kv.h"
 
 namespace vernier::test {
@@ -18,6 +19,7 @@ struct AttentionCase {
   std::int32_t window = 0;
   bool sinks = false;
   float magnitude = 1.0F;  ///< of queries
+  Precision precision = Precision::kBf16;
 };
 
 /// A sequence for the tests: all of its tokens' q, k and v, and where it is cached.
@@ -75,7 +77,8 @@ void naive_attention(const AttentionCase& test, const TestSequence& sequence, co
     if (test.window > 0 && position - p >= test.window) continue;
     double score = 0.0;
     for (std::int64_t d = 0; d < dim; ++d) {
-      score += q[d] * cached.keys[kv_at(test.kv, sequence.pages, p, kv_head) + static_cast<std::size_t>(d)];
+      score += double{round_input(q[d], test.precision)} *
+               cached.keys[kv_at(test.kv, sequence.pages, p, kv_head) + static_cast<std::size_t>(d)];
     }
     score *= test.scale;
     if (test.soft_cap > 0.0F) score = test.soft_cap * std::tanh(score / test.soft_cap);
@@ -107,6 +110,8 @@ std::vector<AttentionCase> cases() {
   KvSpec fp8_128 = {.dtype = DType::kF8E4M3, .page_size = 16, .num_kv_heads = 2, .head_dim = 128, .num_pages = 16};
   return {
       {.name = "head_128", .kv = head_128, .num_heads = 8, .scale = 0.125F},
+      {.name = "head_128_exact", .kv = head_128, .num_heads = 8, .scale = 0.125F, .precision = Precision::kF32},
+      {.name = "grouped_exact", .kv = plain, .magnitude = 4.0F, .precision = Precision::kF32},
       {.name = "head_128_fp8_sinks", .kv = fp8_128, .scale = 0.1F, .sinks = true},
       {.name = "grouped", .kv = plain},
       {.name = "odd_f32", .kv = odd, .num_heads = 3},
@@ -131,7 +136,7 @@ class AttentionConformance : public BackendTest<Parameter> {
     BackendTest::SetUp();
     if (IsSkipped()) return;
     test_ = cases()[static_cast<std::size_t>(std::get<1>(GetParam()))];
-    backend_ = make_backend(std::get<0>(GetParam()), Precision::kBf16);
+    backend_ = make_backend(std::get<0>(GetParam()), test_.precision);
     ASSERT_NE(backend_, nullptr);
     cache_ = std::make_unique<PagedKv>(*backend_, test_.kv);
     sinks_ = {0.5F, -3.0F, 4.0F, 1.0F, 0.0F, 2.0F, -1.0F, 7.0F, 0.1F};
@@ -233,7 +238,7 @@ TEST_P(AttentionConformance, ChunksAndCompanyChangeNothing) {
 /// What a backend with `threads` threads makes of the last rows of a long sequence, cut into chunks that end at `cuts`.
 std::vector<float> AttentionConformance::attend_in_chunks(int threads, std::int64_t length,
                                                           std::span<const std::int32_t> cuts) {
-  backend_ = make_backend(std::get<0>(GetParam()), Precision::kBf16, threads);
+  backend_ = make_backend(std::get<0>(GetParam()), test_.precision, threads);
   cache_ = std::make_unique<PagedKv>(*backend_, test_.kv);
   sequence_ = make_sequence(*backend_, *cache_, test_, length, 1);
   const TestSequence* const alone[] = {&sequence_};

@@ -8,6 +8,7 @@
 
 #include "backend/check_args.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/input_rounding.h"
 #include "backend/kv_cell.h"
 
 namespace vernier {
@@ -58,9 +59,10 @@ struct Sums {
 /// What the blocks of a call share.
 class Attention {
  public:
-  Attention(const Kernels& kernels, const AttentionArgs& args)
+  Attention(const Kernels& kernels, const AttentionArgs& args, Precision precision)
       : kernels_(kernels),
         args_(args),
+        precision_(precision),
         group_(args.num_heads / args.kv.num_kv_heads),
         stride_((args.kv.head_dim + 15) / 16 * 16),
         tokens_(std::max<std::int64_t>(kBlockRows / group_, 1)),
@@ -81,7 +83,7 @@ class Attention {
     return {.largest = at, .total = at + rows(block), .values = at + 2 * rows(block)};
   }
   /// Floats of scratch that a worker needs, a multiple of 16.
-  [[nodiscard]] std::int64_t scratch_size() const { return merge_offset() + 2 * padded_rows(); }
+  [[nodiscard]] std::int64_t scratch_size() const { return queries_offset() + padded_rows() * stride_; }
   /// A worker's room for the sums of a split.
   [[nodiscard]] float* own_sums(float* scratch) const { return scratch + sums_offset(); }
 
@@ -101,11 +103,12 @@ class Attention {
 
  private:
   // A worker's scratch: a tile of keys, one of values, scores, factors of old sums; then sums of a split; then the
-  // merged largest scores and totals.
+  // merged largest scores and totals; then rounded queries.
   [[nodiscard]] std::int64_t padded_rows() const { return (tokens_ * group_ + 15) / 16 * 16; }
   [[nodiscard]] std::int64_t keep_offset() const { return 2 * tile_size() + padded_rows() * kTileKeys; }
   [[nodiscard]] std::int64_t sums_offset() const { return keep_offset() + padded_rows(); }
   [[nodiscard]] std::int64_t merge_offset() const { return sums_offset() + padded_rows() * (stride_ + 2); }
+  [[nodiscard]] std::int64_t queries_offset() const { return merge_offset() + 2 * padded_rows(); }
   void start(const Block& block, float* largest, float* total) const;
   void merge(const Block& block, const Sums& split, float* largest, float* total) const;
   void finish(const Block& block, const float* total) const;
@@ -127,25 +130,35 @@ class Attention {
     const std::byte* values[kTileKeys];
     std::int64_t count;
   };
+  void round_queries(const Block& block, float* scratch) const;
   /// The positions of a split that its block's rows see.
   [[nodiscard]] Range keys_of(BlockSplit what) const;
   [[nodiscard]] Rows find_rows(const Block& block, Range positions) const;
   [[nodiscard]] vernier_isa::KvRows key_rows(const Rows& rows, const Rows& next) const;
   [[nodiscard]] vernier_isa::KvRows value_rows(const Rows& rows, const Rows& next) const;
-  void score(const Block& block, Range rows, Range columns, vernier_isa::NextRows next, float* scratch) const;
+  void score(Range rows, Range columns, vernier_isa::NextRows next, float* scratch) const;
   void weigh(Range rows, std::int64_t count, const Sums& sums, float* scratch) const;
   [[nodiscard]] vernier_isa::ValueTile value_tile(Range rows, Range columns, const Sums& sums, float* scratch) const;
   void add_to_few(const Block& block, const Rows& tile, const Rows& next, const Sums& sums, float* scratch) const;
   void add_seen_columns(const Block& block, Range keys, const Sums& sums, float* scratch) const;
-  void add_columns(const Block& block, Range rows, Range columns, const Sums& sums, float* scratch) const;
+  void add_columns(Range rows, Range columns, const Sums& sums, float* scratch) const;
 
   const Kernels& kernels_;
   const AttentionArgs& args_;
+  Precision precision_;
   std::int64_t group_;
   std::int64_t stride_;
   std::int64_t tokens_;
   std::int64_t element_bytes_;
 };
+
+void Attention::round_queries(const Block& block, float* scratch) const {
+  float* to = scratch + queries_offset();
+  for (std::int64_t r = 0; r < rows(block); ++r, to += stride_) {
+    const float* q = query(block, r);
+    for (std::int64_t d = 0; d < args_.kv.head_dim; ++d) to[d] = round_input(q[d], precision_);
+  }
+}
 
 Range Attention::keys_of(BlockSplit what) const {
   const Block& block = *what.block;
@@ -192,14 +205,14 @@ vernier_isa::KvRows Attention::value_rows(const Rows& rows, const Rows& next) co
           .type = kv_type(args_.kv.dtype)};
 }
 
-/// Scores of rows against `columns` of the keys in the scratch.
-void Attention::score(const Block& block, Range rows, Range columns, vernier_isa::NextRows next, float* scratch) const {
+/// Scores of rows against `columns` of the keys, both in the scratch.
+void Attention::score(Range rows, Range columns, vernier_isa::NextRows next, float* scratch) const {
   float* scores = scratch + 2 * tile_size();
   constexpr std::int64_t kRows = 32;
   for (std::int64_t first = rows.begin; first < rows.end; first += kRows) {
     const float* q[kRows];
     const std::int64_t part = std::min(kRows, rows.end - first);
-    for (std::int64_t r = 0; r < part; ++r) q[r] = query(block, first + r);
+    for (std::int64_t r = 0; r < part; ++r) q[r] = scratch + queries_offset() + (first + r) * stride_;
     kernels_.score_tile({.q = q,
                          .rows = part,
                          .keys = scratch + columns.begin,
@@ -247,8 +260,8 @@ void Attention::add_to_few(const Block& block, const Rows& tile, const Rows& nex
   vernier_isa::KvRows keys = key_rows(tile, next);
   keys.next_end = late_keys;
   kernels_.expand_keys(keys, scratch);
-  score(block, all, {0, tile.count},
-        {between, next.count - late_keys + early_values, args_.kv.head_dim * element_bytes_}, scratch);
+  score(all, {0, tile.count}, {between, next.count - late_keys + early_values, args_.kv.head_dim * element_bytes_},
+        scratch);
   weigh(all, tile.count, sums, scratch);
   vernier_isa::KvRows values = value_rows(tile, next);
   values.next_begin = early_values;
@@ -256,8 +269,8 @@ void Attention::add_to_few(const Block& block, const Rows& tile, const Rows& nex
 }
 
 /// Passes columns of the expanded tile by the softmaxes of some rows.
-void Attention::add_columns(const Block& block, Range rows, Range columns, const Sums& sums, float* scratch) const {
-  score(block, rows, columns, {}, scratch);
+void Attention::add_columns(Range rows, Range columns, const Sums& sums, float* scratch) const {
+  score(rows, columns, {}, scratch);
   weigh(rows, columns.end - columns.begin, sums, scratch);
   kernels_.add_values(value_tile(rows, columns, sums, scratch));
 }
@@ -269,7 +282,7 @@ void Attention::add_seen_columns(const Block& block, Range keys, const Sums& sum
     const std::int64_t low = std::max(keys.begin, first_key(position));
     const std::int64_t high = std::min(keys.end, position + 1);
     if (low >= high) continue;
-    add_columns(block, {t * group_, (t + 1) * group_}, {low - keys.begin, high - keys.begin}, sums, scratch);
+    add_columns({t * group_, (t + 1) * group_}, {low - keys.begin, high - keys.begin}, sums, scratch);
   }
 }
 
@@ -279,6 +292,7 @@ void Attention::attend_split(BlockSplit what, BlockSplit next, Sums sums, float*
   std::fill_n(sums.largest, rows(block), -kInfinity);
   std::fill_n(sums.total, rows(block), 0.0F);
   std::fill_n(sums.values, rows(block) * stride_, 0.0F);
+  round_queries(block, scratch);
   const std::int64_t first = block.first_position();
   const Range keys = keys_of(what);
   Rows tile_rows = find_rows(block, keys);
@@ -298,7 +312,7 @@ void Attention::attend_split(BlockSplit what, BlockSplit next, Sums sums, float*
       kernels_.expand_keys(key_rows(tile_rows, next_rows), scratch);
       kernels_.expand_values(value_rows(tile_rows, next_rows), scratch + tile_size());
       if (all_see_all) {
-        add_columns(block, {0, rows(block)}, {0, high - low}, sums, scratch);
+        add_columns({0, rows(block)}, {0, high - low}, sums, scratch);
       } else {
         add_seen_columns(block, {low, high}, sums, scratch);
       }
@@ -382,7 +396,7 @@ SplitList list_splits(const Attention& attention, std::span<const Block> blocks,
 
 Status CpuBackend::attention(const AttentionArgs& args) {
   VN_TRY(check_args(args));
-  const Attention attention(kernels_, args);
+  const Attention attention(kernels_, args, precision_);
   const std::vector<Block> blocks = make_blocks(args, attention.max_tokens());
   const SplitList list = list_splits(attention, blocks, pool_.size());
   const std::int64_t part = attention.scratch_size();

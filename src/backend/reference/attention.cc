@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "backend/check_args.h"
+#include "backend/input_rounding.h"
 #include "backend/kv_cell.h"
 #include "backend/reference/reference_backend.h"
 
@@ -120,7 +121,9 @@ Status ReferenceBackend::attention(const AttentionArgs& args) {
         const std::int64_t token = i / args.num_heads;
         const std::int64_t head = i % args.num_heads;
         const std::int64_t row = slice.first_row + token;
-        attend(args, slice, slice.past + token, head, args.q.row(row) + head * dim, args.y.row(row) + head * dim);
+        std::vector<float> q(args.q.row(row) + head * dim, args.q.row(row) + (head + 1) * dim);
+        for (float& value : q) value = round_input(value, precision_);
+        attend(args, slice, slice.past + token, head, q.data(), args.y.row(row) + head * dim);
       }
     });
   }

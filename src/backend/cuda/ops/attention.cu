@@ -89,6 +89,7 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
                                      .sinks = args.sinks.empty() ? nullptr : args.sinks.data(),
                                      .kv = kv,
                                      .value_scale = scaled ? kv.value_scale : 1.0F,
+                                     .query_terms = context.precision == Precision::kF32 ? 3 : 1,
                                      .weight_terms = context.precision == Precision::kF32 ? 3 : 2,
                                      .step = step,
                                      .partials = nullptr,

@@ -1,5 +1,5 @@
-// Attention on tensor cores for bf16 and fp8 caches. Queries are fp32 and go in as three bf16 terms, weights of the
-// softmax as two or three, so that products are those of fp32 numbers to 2^-24 and 2^-17 or better; sums are fp32.
+// Attention on tensor cores for bf16 and fp8 caches. Queries go in as one bf16 term or, not to be rounded, as three,
+// weights of the softmax as two or three, so that products are those of fp32 numbers to 2^-17 or better; sums are fp32.
 //
 // Code size counts: a decode step runs through the kernel once a layer, and what isn't in the instruction cache by then
 // is fetched from L2. So what runs once, or rarely, is not unrolled.
@@ -119,6 +119,7 @@ __device__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, k
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int term = kQueryTerms - 1; term >= 0; --term) {  // small ones first
+          if (term >= args.query_terms) continue;
 #pragma unroll
           for (int i = 0; i < kRowTiles; ++i) {
             const uint4 query = shared.query[i][first / 16 + 2 * c + half][term][lane];

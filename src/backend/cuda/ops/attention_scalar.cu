@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kAttentionThreads) scalar_kernel(const __grid_
   query.keys = visible_keys(args, query.slice.past + static_cast<std::int32_t>(row) - query.slice.first_row);
   const std::int32_t dim = args.kv.head_dim;
   for (int d = static_cast<int>(threadIdx.x); d < dim; d += kAttentionThreads) {
-    shared[d] = args.q.data[row * args.q.stride + std::int64_t{query.head} * dim + d];
+    const float value = args.q.data[row * args.q.stride + std::int64_t{query.head} * dim + d];
+    shared[d] = args.query_terms == 1 ? BF16Codec::decode(BF16Codec::encode(value)) : value;
   }
   __syncthreads();
   query.q = shared;

@@ -25,6 +25,7 @@ struct AttentionKernelArgs {
   const float* sinks;  ///< [heads] or null
   KvLayer kv;
   float value_scale;
+  std::int32_t query_terms;   ///< bf16 terms of a query: 1, which rounds it, or 3
   std::int32_t weight_terms;  ///< bf16 terms of a softmax weight, 2 or 3 (attend_mma)
   StepView step;
   /// [rows, heads, num_splits] of head_dim + kStateNumbers numbers (accumulator, largest, total, none), or null: each
