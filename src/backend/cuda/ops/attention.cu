@@ -96,7 +96,8 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
                                      .num_splits = attention_splits(args.slices),
                                      .arrivals = nullptr};
   // Which kernel runs depends on the layer alone, never on the step.
-  if (can_attend_mma(kv)) {
+  const bool is_wide = can_attend_wide_head(context, kv);
+  if (is_wide || can_attend_mma(kv)) {
     const std::int64_t queries = args.q.rows * (args.num_heads / kv.num_kv_heads);
     VN_TRY(plan_splits(context, (queries / 32 + static_cast<std::int64_t>(args.slices.size())) * kv.num_kv_heads,
                        kernel_args));
@@ -104,7 +105,8 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
       const std::int64_t tiles = std::int64_t{extent.tokens} * (args.num_heads / kv.num_kv_heads) / 16 + 1;
       VN_ASSIGN(kernel_args.arrivals, context.scratch.counters(tiles * kv.num_kv_heads * kernel_args.step.num_slices));
     }
-    VN_TRY(attend_mma(context, kernel_args, extent.tokens));
+    VN_TRY(is_wide ? attend_wide_head(context, kernel_args, extent.tokens)
+                   : attend_mma(context, kernel_args, extent.tokens));
   } else {
     VN_TRY(plan_splits(context, args.q.rows * args.num_heads, kernel_args));
     VN_TRY(attend_scalar(context, kernel_args));

@@ -15,4 +15,8 @@ inline constexpr std::int32_t kMaxHeadDim = 512;
 /// bf16 or fp8 caches with heads of 64, 128 or 256.
 [[nodiscard]] bool can_attend_mma(const KvLayer& kv);
 
+/// The same for bf16 or fp8 caches with wider heads.
+[[nodiscard]] Status attend_wide_head(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest);
+[[nodiscard]] bool can_attend_wide_head(const CudaContext& context, const KvLayer& kv);
+
 }  // namespace vernier::cuda
