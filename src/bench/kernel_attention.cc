@@ -11,10 +11,15 @@ namespace vernier::bench {
 namespace {
 
 constexpr std::int32_t kPageSize = 32;
-constexpr std::int32_t kHeads = 32;
-constexpr std::int32_t kKvHeads = 8;
-constexpr std::int32_t kHeadDim = 128;
 constexpr std::uint64_t kMaxPages = 1 << 20;
+
+struct HeadShape {
+  std::int32_t heads = 0;
+  std::int32_t kv_heads = 0;
+  std::int32_t dim = 0;
+};
+constexpr HeadShape kUsualHeads = {32, 8, 128};
+constexpr HeadShape kWideHeads = {16, 2, 512};  ///< of layers that see everything, in a model whose others don't
 
 /// `sequences` sequences of `tokens` tokens behind `past` cached ones.
 struct AttentionLoad {
@@ -29,14 +34,15 @@ struct PagePool {
   std::shared_ptr<Buffer> values;
   std::shared_ptr<std::vector<std::int32_t>> order;  ///< 0, 1, 2, ...
   DType dtype = DType::kBF16;
+  HeadShape heads;
 
   [[nodiscard]] KvLayer layer() const {
     return {.keys = keys->data(),
             .values = values->data(),
             .dtype = dtype,
             .page_size = kPageSize,
-            .num_kv_heads = kKvHeads,
-            .head_dim = kHeadDim};
+            .num_kv_heads = heads.kv_heads,
+            .head_dim = heads.dim};
   }
 };
 
@@ -52,12 +58,14 @@ std::vector<std::byte> cache_noise(DType dtype) {
   return bytes;
 }
 
-Result<PagePool> make_pages(const CaseContext& context, DType dtype, std::int32_t at_least) {
-  const std::uint64_t page_bytes = std::uint64_t{kPageSize} * kKvHeads * kHeadDim * (dtype_bits(dtype) / 8);
+Result<PagePool> make_pages(const CaseContext& context, DType dtype, const HeadShape& heads, std::int32_t at_least) {
+  const auto page_numbers = static_cast<std::uint64_t>(kPageSize * heads.kv_heads * heads.dim);
+  const std::uint64_t page_bytes = page_numbers * (dtype_bits(dtype) / 8);
   const std::uint64_t pages = std::clamp<std::uint64_t>(context.working_set / (2 * page_bytes),
                                                         static_cast<std::uint64_t>(at_least), kMaxPages);
   PagePool pool;
   pool.dtype = dtype;
+  pool.heads = heads;
   const std::vector<std::byte> noise = cache_noise(dtype);
   VN_ASSIGN(pool.keys, repeated_bytes(*context.backend, noise, pages * page_bytes));
   VN_ASSIGN(pool.values, repeated_bytes(*context.backend, noise, pages * page_bytes));
@@ -70,17 +78,20 @@ KernelCase attention_case(Backend& backend, const PagePool& pool, const Attentio
                           const std::shared_ptr<Buffer>& q, const std::shared_ptr<Buffer>& y) {
   const std::int32_t pages = (load.past + load.tokens + kPageSize - 1) / kPageSize;
   const double tokens = load.tokens;
-  const double position_bytes = 0.25 * kKvHeads * kHeadDim * dtype_bits(pool.dtype);  // keys and values
+  const HeadShape heads = pool.heads;
+  const double position_bytes = 0.25 * heads.kv_heads * heads.dim * dtype_bits(pool.dtype);  // keys and values
   KernelCase one;
   one.op = load.tokens == 1 ? "attention" : "prefill";
   one.format = dtype_name(pool.dtype);
   one.shape = load.tokens == 1 ? fmt::format("{} x {}", load.sequences, load.past + 1) : fmt::format("{}", load.tokens);
+  if (heads.dim != kUsualHeads.dim) one.shape += fmt::format(", heads of {}", heads.dim);
   one.tokens = std::int64_t{load.sequences} * load.tokens;
   one.bytes = load.sequences * (load.past + tokens) * position_bytes;
-  one.flops = load.sequences * 4.0 * kHeads * kHeadDim * (tokens * load.past + tokens * (tokens + 1.0) / 2.0);
+  one.flops = load.sequences * 4.0 * heads.heads * heads.dim * (tokens * load.past + tokens * (tokens + 1.0) / 2.0);
   one.copies = std::max<std::int64_t>(static_cast<std::int64_t>(pool.order->size()) / (pages * load.sequences), 1);
   const std::int64_t copies = one.copies;
-  one.run = [&backend, pool, load, q, y, pages, copies](std::int64_t call) {
+  const std::int64_t cols = std::int64_t{heads.heads} * heads.dim;
+  one.run = [&backend, pool, load, q, y, pages, copies, cols](std::int64_t call) {
     std::vector<SequenceSlice> slices;
     const auto first = static_cast<std::size_t>(call % copies) * static_cast<std::size_t>(pages * load.sequences);
     for (std::int32_t i = 0; i < load.sequences; ++i) {
@@ -89,12 +100,12 @@ KernelCase attention_case(Backend& backend, const PagePool& pool, const Attentio
       slices.push_back({i * load.tokens, load.tokens, load.past, own, 0});
     }
     AttentionArgs args;
-    args.q = matrix_of(*q, std::int64_t{load.sequences} * load.tokens, kHeads * kHeadDim);
-    args.num_heads = kHeads;
+    args.q = matrix_of(*q, std::int64_t{load.sequences} * load.tokens, cols);
+    args.num_heads = pool.heads.heads;
     args.scale = 0.088F;
     args.slices = slices;
     args.kv = pool.layer();
-    args.y = matrix_of(*y, args.q.rows, kHeads * kHeadDim);
+    args.y = matrix_of(*y, args.q.rows, cols);
     return backend.attention(args);
   };
   return one;
@@ -185,13 +196,18 @@ KernelCase net_case(Backend& backend, const NetOperands& net, std::int32_t seque
 
 Result<KernelGroup> attention_cases(const CaseContext& context, DType kv_dtype) {
   constexpr AttentionLoad kLoads[] = {{1, 1, 1023}, {1, 1, 8191}, {16, 1, 2047}, {1, 512, 0}, {1, 4096, 0}};
+  constexpr AttentionLoad kWideLoads[] = {{1, 1, 8191}, {1, 1, 31999}, {1, 2048, 0}};
   constexpr std::int32_t kMostTokens = 4096;
   constexpr std::int32_t kMostPages = 16 * 2048 / kPageSize;
-  VN_ASSIGN(const PagePool pool, make_pages(context, kv_dtype, kMostPages));
-  VN_ASSIGN(const auto q, random_floats(*context.backend, std::int64_t{kMostTokens} * kHeads * kHeadDim));
-  VN_ASSIGN(const auto y, random_floats(*context.backend, std::int64_t{kMostTokens} * kHeads * kHeadDim));
+  constexpr std::int64_t kMostFloats = std::int64_t{kMostTokens} * kUsualHeads.heads * kUsualHeads.dim;
+  static_assert(kMostFloats >= std::int64_t{2048} * kWideHeads.heads * kWideHeads.dim);
+  VN_ASSIGN(const PagePool pool, make_pages(context, kv_dtype, kUsualHeads, kMostPages));
+  VN_ASSIGN(const PagePool wide_pool, make_pages(context, kv_dtype, kWideHeads, kMostPages));
+  VN_ASSIGN(const auto q, random_floats(*context.backend, kMostFloats));
+  VN_ASSIGN(const auto y, random_floats(*context.backend, kMostFloats));
   KernelGroup group;
   for (const AttentionLoad& load : kLoads) group.push_back(attention_case(*context.backend, pool, load, q, y));
+  for (const AttentionLoad& load : kWideLoads) group.push_back(attention_case(*context.backend, wide_pool, load, q, y));
   return group;
 }
 
