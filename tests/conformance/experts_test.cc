@@ -343,25 +343,37 @@ TEST_P(ExpertsConformance, MlpOfEveryFormat) {
 }
 
 TEST_P(ExpertsConformance, ChoicesComputedElsewhereAddNothing) {
-  const auto backend = make_backend(GetParam(), Precision::kF32);
-  ExpertCase test = {.format = all_format_cases().front(), .precision = Precision::kF32};
-  for (const std::vector<std::int32_t>& ids :
-       {std::vector<std::int32_t>{-1, -1}, {-1, 3}, {2, -1}, {-1, 1, -1, -1, 1, 4, 0, -1}}) {
-    test.ids = ids;
-    check_experts(*backend, test);
-    if (HasFatalFailure()) return;
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    const auto backend = make_backend(GetParam(), precision);
+    for (const FormatCase& format : all_format_cases()) {
+      if (format.cols_multiple > 64) continue;
+      ExpertCase test = {.format = format, .precision = precision};
+      for (const std::vector<std::int32_t>& ids :
+           {std::vector<std::int32_t>{-1, -1}, {-1, 3}, {2, -1}, {-1, 1, -1, -1, 1, 4, 0, -1}}) {
+        test.ids = ids;
+        check_experts(*backend, test);
+        if (HasFatalFailure()) return;
+      }
+    }
   }
 }
 
 TEST_P(ExpertsConformance, MlpWithBiasesAndClampedActivation) {
-  const auto backend = make_backend(GetParam(), Precision::kF32);
-  for (const std::int64_t tokens : {0, 1, 17}) {
-    ExpertCase test = {.format = all_format_cases()[0], .activation = Activation::kClampedSwiglu, .bias = true};
-    for (std::int32_t i = 0; i < tokens; ++i) {
-      test.ids.push_back(i % 3);
-      test.ids.push_back(3 + i % 2);
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    const auto backend = make_backend(GetParam(), precision);
+    for (const FormatCase& format : all_format_cases()) {
+      if (format.cols_multiple > 64) continue;
+      for (const std::int64_t tokens : {0, 1, 17}) {
+        ExpertCase test = {
+            .format = format, .precision = precision, .activation = Activation::kClampedSwiglu, .bias = true};
+        for (std::int32_t i = 0; i < tokens; ++i) {
+          test.ids.push_back(i % 3);
+          test.ids.push_back(3 + i % 2);
+        }
+        check_experts(*backend, test);
+        if (HasFatalFailure()) return;
+      }
     }
-    check_experts(*backend, test);
   }
 }
 

@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "backend/cuda/experts/combine.cuh"
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/gate.cuh"
+#include "backend/cuda/linear/narrow_input.cuh"
 #include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
@@ -11,7 +13,7 @@ constexpr int kWarp = 32;
 constexpr int kGroupThreads = 1024;
 constexpr int kThreads = 256;
 
-/// The table: [0] groups, then expert [experts], first [experts + 1], uses [uses].
+/// The table: [0] groups, then expert [most groups], first [most groups + 1], uses [uses].
 struct TableView {
   std::int32_t* count;
   std::int32_t* expert;
@@ -19,8 +21,9 @@ struct TableView {
   std::int32_t* uses;
 };
 
-__host__ __device__ TableView view_table(std::int32_t* table, std::int64_t experts) {
-  return {table, table + 1, table + 1 + experts, table + 2 + 2 * experts};
+TableView view_table(std::int32_t* table, const GroupedUses& sizes) {
+  const std::int64_t groups = sizes.most_groups();
+  return {table, table + 1, table + 1 + groups, table + 2 + 2 * groups};
 }
 
 /// The ids at `i` of a warp's lanes, -1 for none or one outside the experts, and the lanes that have the same.
@@ -34,9 +37,19 @@ __device__ WarpIds load_ids(const std::int32_t* ids, int i, int end, int experts
   return {known, __match_any_sync(0xFFFFFFFFU, known)};
 }
 
+/// The sum of a warp's lanes up to and with the calling one.
+__device__ __forceinline__ int scan_lanes(int value) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int step = 1; step < kWarp; step *= 2) {
+    const int other = __shfl_up_sync(0xFFFFFFFFU, value, step);
+    if (lane >= step) value += other;
+  }
+  return value;
+}
+
 /// Places of an expert's uses: turns the counts of the warps, [warps][experts], into where each begins. One warp; the
-/// groups too.
-__device__ void place_groups(int warps, int experts, const TableView& table, std::int32_t* counts) {
+/// groups, of at most `most` uses each, too.
+__device__ void place_groups(int warps, int experts, int most, const TableView& table, std::int32_t* counts) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   int groups = 0;
   int first = 0;
@@ -44,24 +57,21 @@ __device__ void place_groups(int warps, int experts, const TableView& table, std
     const int e = begin + lane;
     int own = 0;
     for (int w = 0; w < warps && e < experts; ++w) own += counts[w * experts + e];
-    int sum = own;  // inclusive over the lanes
-    for (int step = 1; step < kWarp; step *= 2) {
-      const int other = __shfl_up_sync(0xFFFFFFFFU, sum, step);
-      if (lane >= step) sum += other;
-    }
+    const int pieces = (own + most - 1) / most;
+    const int sum = scan_lanes(own);
+    const int piece_sum = scan_lanes(pieces);
     int place = first + sum - own;
-    const unsigned votes = __ballot_sync(0xFFFFFFFFU, own > 0);
-    if (own > 0) {
-      const int group = groups + __popc(votes & ((1U << lane) - 1U));
+    for (int i = 0; i < pieces; ++i) {
+      const int group = groups + piece_sum - pieces + i;
       table.expert[group] = e;
-      table.first[group] = place;
+      table.first[group] = place + i * most;
     }
     for (int w = 0; w < warps && e < experts; ++w) {
       const int count = counts[w * experts + e];
       counts[w * experts + e] = place;
       place += count;
     }
-    groups += __popc(votes);
+    groups += __shfl_sync(0xFFFFFFFFU, piece_sum, kWarp - 1);
     first += __shfl_sync(0xFFFFFFFFU, sum, kWarp - 1);
   }
   if (lane == 0) {
@@ -71,11 +81,8 @@ __device__ void place_groups(int warps, int experts, const TableView& table, std
 }
 
 /// One block. Each warp counts and places a part of the uses, in their order.
-__global__ void __launch_bounds__(kGroupThreads)
-    group_uses_kernel(const std::int32_t* ids, int uses, int experts, TableView table) {
+__device__ void group_uses_of(const std::int32_t* ids, int uses, int experts, int most, const TableView& table) {
   extern __shared__ std::int32_t counts[];  // [warps][experts]
-  release_successor();
-  wait_for_predecessor();
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
@@ -91,7 +98,7 @@ __global__ void __launch_bounds__(kGroupThreads)
     __syncwarp();
   }
   __syncthreads();
-  if (warp == 0) place_groups(warps, experts, table, counts);
+  if (warp == 0) place_groups(warps, experts, most, table, counts);
   __syncthreads();
   for (int i = begin; i < end; i += kWarp) {
     const WarpIds at = load_ids(ids, i + lane, end, experts);
@@ -103,6 +110,23 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
     __syncwarp();
   }
+}
+
+/// The first block groups, the others round a row each.
+__global__ void __launch_bounds__(kGroupThreads)
+    group_uses_kernel(const std::int32_t* ids, const __grid_constant__ GroupedUses sizes,
+                      const __grid_constant__ TableView table, const __grid_constant__ RoundedTokens tokens) {
+  release_successor();
+  wait_for_predecessor();
+  if (blockIdx.x == 0) {
+    group_uses_of(ids, static_cast<int>(sizes.uses), static_cast<int>(sizes.experts), static_cast<int>(sizes.most_uses),
+                  table);
+    return;
+  }
+  const std::int64_t row = blockIdx.x - 1;
+  const StagedColumns to = {tokens.to + row * tokens.x.terms * tokens.stride, static_cast<int>(tokens.stride),
+                            tokens.cols, static_cast<int>(tokens.stride)};
+  round_row(tokens.x.data + row * tokens.x.stride, to, tokens.x.terms);
 }
 
 /// A block a row (a use's place) and kThreads columns.
@@ -120,55 +144,36 @@ __global__ void __launch_bounds__(kThreads) activate_kernel(const __grid_constan
 }
 
 __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ CombineExperts args) {
-  constexpr int kAtOnce = 8;  // on their way together
   const int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
   const std::int64_t token = blockIdx.y;
   release_successor();
   wait_for_predecessor();
   if (col >= args.cols) return;
-  float* y = args.y + token * args.y_stride + col;
-  float sum = *y;
-#pragma unroll 1
-  for (int first = 0; first < args.top_k; first += kAtOnce) {
-    int id[kAtOnce];
-    float weight[kAtOnce];
-    float result[kAtOnce];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const std::int64_t use = token * args.top_k + min(first + i, args.top_k - 1);
-      id[i] = args.ids[use];
-      weight[i] = args.weights[use];
-      result[i] = args.results[use * args.cols + col];
-    }
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i >= args.top_k || id[i] == -1) continue;  // -1: computed elsewhere
-      const bool known = id[i] >= 0 && id[i] < args.experts;
-      sum = __fadd_rn(sum, __fmul_rn(weight[i], known ? result[i] : __int_as_float(0x7FC00000)));
-    }
-  }
-  *y = sum;
+  float* const y = args.y + token * args.y_stride + col;
+  *y = add_experts(args, token, col, *y);
 }
 
 unsigned blocks(std::int64_t size) { return static_cast<unsigned>((size + kThreads - 1) / kThreads); }
 
 }  // namespace
 
-std::int64_t group_table_size(std::int64_t uses, std::int64_t experts) { return 2 + 2 * experts + uses; }
+std::int64_t group_table_size(const GroupedUses& sizes) { return 2 + 2 * sizes.most_groups() + sizes.uses; }
 
-ExpertGroups group_table(const std::int32_t* table, std::int64_t experts) {
-  const TableView view = view_table(const_cast<std::int32_t*>(table), experts);
+ExpertGroups group_table(const std::int32_t* table, const GroupedUses& sizes) {
+  const TableView view = view_table(const_cast<std::int32_t*>(table), sizes);
   return {view.count, view.expert, view.first, view.uses};
 }
 
-cudaError_t group_uses(const std::int32_t* ids, std::int64_t uses, std::int64_t experts, std::int32_t* table,
-                       cudaStream_t stream) {
+cudaError_t group_uses(const std::int32_t* ids, const GroupedUses& sizes, std::int32_t* table,
+                       const RoundedTokens& tokens, cudaStream_t stream) {
   constexpr std::int64_t kMostCounts = 48 * 1024 / 4;
+  constexpr std::int64_t kLeastWarps = 8;
+  const std::int64_t wanted = std::max(kLeastWarps, (sizes.uses + kWarp - 1) / kWarp);
   const std::int64_t warps =
-      std::clamp<std::int64_t>(std::min(kMostCounts / experts, (uses + kWarp - 1) / kWarp), 1, kGroupThreads / kWarp);
-  return launch_dependent(group_uses_kernel, dim3(1), static_cast<unsigned>(warps * kWarp),
-                          static_cast<std::size_t>(warps * experts) * 4, stream, ids, static_cast<int>(uses),
-                          static_cast<int>(experts), view_table(table, experts));
+      std::clamp<std::int64_t>(std::min(kMostCounts / sizes.experts, wanted), 1, kGroupThreads / kWarp);
+  return launch_dependent(group_uses_kernel, dim3(static_cast<unsigned>(1 + tokens.rows)),
+                          static_cast<unsigned>(warps * kWarp), static_cast<std::size_t>(warps * sizes.experts) * 4,
+                          stream, ids, sizes, view_table(table, sizes), tokens);
 }
 
 cudaError_t activate_experts(const ActivateExperts& args, cudaStream_t stream) {

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "backend/backend.h"
@@ -10,14 +11,29 @@
 
 namespace vernier::cuda {
 
-/// 32-bit numbers in the group table of `uses` uses and `experts` experts.
-[[nodiscard]] std::int64_t group_table_size(std::int64_t uses, std::int64_t experts);
+/// Uses as they are grouped by expert; an expert with more than `most_uses` has several groups.
+struct GroupedUses {
+  std::int64_t uses = 0;
+  std::int64_t experts = 0;
+  std::int64_t most_uses = 0;  ///< of a group
+  [[nodiscard]] std::int64_t most_groups() const { return std::min(uses, experts + uses / most_uses); }
+};
+/// 32-bit numbers in the group table.
+[[nodiscard]] std::int64_t group_table_size(const GroupedUses& sizes);
 
+/// A step's tokens, rounded to bf16 terms in the same launch.
+struct RoundedTokens {
+  InputView x;
+  std::int64_t rows = 0;  ///< none: nothing to round
+  std::int32_t cols = 0;
+  std::uint16_t* to = nullptr;  ///< as round_input() leaves them
+  std::int64_t stride = 0;
+};
 /// Groups ids [uses] by expert into `table`. Ids outside the experts are left out.
-[[nodiscard]] cudaError_t group_uses(const std::int32_t* ids, std::int64_t uses, std::int64_t experts,
-                                     std::int32_t* table, cudaStream_t stream);
+[[nodiscard]] cudaError_t group_uses(const std::int32_t* ids, const GroupedUses& sizes, std::int32_t* table,
+                                     const RoundedTokens& tokens, cudaStream_t stream);
 /// The parts of such a table.
-[[nodiscard]] ExpertGroups group_table(const std::int32_t* table, std::int64_t experts);
+[[nodiscard]] ExpertGroups group_table(const std::int32_t* table, const GroupedUses& sizes);
 
 /// gate = act(gate, up) for every use that has a place in the groups; the rows of others become zeros.
 struct ActivateExperts {

@@ -7,6 +7,7 @@
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/experts.h"
+#include "backend/cuda/experts/few_kernels.h"
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/placed_weight.h"
@@ -103,6 +104,21 @@ struct ExpertStep {
     return static_cast<T*>(memory);
   }
 
+  /// What becomes of the results.
+  [[nodiscard]] CombineExperts combination() const {
+    return {.results = results,
+            .ids = args.ids,
+            .weights = args.weights,
+            .y = args.y.data,
+            .y_stride = args.y.stride,
+            .tokens = args.x.rows,
+            .cols = static_cast<std::int32_t>(dim),
+            .top_k = args.top_k,
+            .experts = static_cast<std::int32_t>(bank.experts)};
+  }
+  /// Whether the launch of down does that too.
+  [[nodiscard]] bool combines_itself() const { return args.x.rows == 1 && is_few(); }
+
   /// What all products of the step share.
   Result<ExpertBatch> make_batch() const {
     ExpertBatch batch;
@@ -110,17 +126,18 @@ struct ExpertStep {
     batch.experts = static_cast<int>(bank.experts);
     batch.most_tokens = static_cast<int>(args.x.rows);
     batch.x = {.data = args.x.data, .stride = args.x.stride};
-    batch.x.terms = context.precision == Precision::kF32 ? 3 : 1;
+    batch.x.terms = terms();
     if (args.x.rows == 1) {  // its experts differ: nothing to group
       batch.groups.expert = args.ids;
       batch.most_groups = args.top_k;
       return batch;
     }
-    VN_ASSIGN(std::int32_t* const table,
-              scratch<std::int32_t>(ScratchSlot::kExpertGroups, group_table_size(uses, bank.experts)));
-    VN_CUDA(group_uses(args.ids, uses, bank.experts, table, context.stream));
-    batch.groups = group_table(table, bank.experts);
-    batch.most_groups = static_cast<int>(std::min(uses, bank.experts));
+    const GroupedUses sizes = {uses, bank.experts, is_few() ? few_columns(uses, bank.experts) : uses};
+    VN_ASSIGN(std::int32_t* const table, scratch<std::int32_t>(ScratchSlot::kExpertGroups, group_table_size(sizes)));
+    VN_ASSIGN(const RoundedTokens tokens, make_rounded(batch));
+    VN_CUDA(group_uses(args.ids, sizes, table, tokens, context.stream));
+    batch.groups = group_table(table, sizes);
+    batch.most_groups = static_cast<int>(sizes.most_groups());
     return batch;
   }
 
@@ -171,28 +188,37 @@ struct ExpertStep {
 
   [[nodiscard]] static std::int64_t padded(std::int64_t cols) { return (cols + kUnitCols - 1) / kUnitCols * kUnitCols; }
 
-  /// The step's tokens as bf16 terms, where more than one block would round them.
-  Status round_tokens(ExpertBatch& batch) const {
-    if (args.x.rows == 1) return {};
-    VN_ASSIGN(std::uint16_t* const rounded,
-              scratch<std::uint16_t>(ScratchSlot::kExpertInput, args.x.rows * batch.x.terms * padded(dim)));
-    VN_CUDA(round_input(batch.x, args.x.rows, dim, rounded, padded(dim), context.stream));
-    batch.x.rounded = rounded;
+  /// The step's tokens as bf16 terms, where more than one block would round them; in `batch` too.
+  Result<RoundedTokens> make_rounded(ExpertBatch& batch) const {
+    RoundedTokens tokens;
+    if (!is_packed() || is_async()) return tokens;
+    tokens = {.x = batch.x, .rows = args.x.rows, .cols = static_cast<std::int32_t>(dim), .stride = padded(dim)};
+    VN_ASSIGN(tokens.to, scratch<std::uint16_t>(ScratchSlot::kExpertInput, args.x.rows * terms() * padded(dim)));
+    batch.x.rounded = tokens.to;
     batch.x.rounded_stride = padded(dim);
-    return {};
+    return tokens;
   }
 
+  [[nodiscard]] bool is_packed() const { return bank.gate_up != Packing::kNone && bank.down != Packing::kNone; }
+  [[nodiscard]] int terms() const { return context.precision == Precision::kF32 ? 3 : 1; }
+
   /// Whether used experts have so many tokens on average that multiplying outweighs reading their weights.
-  [[nodiscard]] bool is_wide(const ExpertBatch& batch) const {
+  [[nodiscard]] bool is_wide() const {
     constexpr std::int64_t kManyColumns = 48;
     const auto fits = [&](Packing packing) {
       return has_wide(packing) && wide_shared_bytes(packing) <= context.max_shared_bytes;
     };
-    return fits(bank.gate_up) && fits(bank.down) && uses * batch.x.terms >= kManyColumns * bank.experts;
+    return fits(bank.gate_up) && fits(bank.down) && uses * terms() >= kManyColumns * bank.experts;
+  }
+
+  /// Whether there are kernels for experts with so few tokens that take the work of all together.
+  [[nodiscard]] bool is_few() const {
+    return terms() == 1 && few_kernels(bank.gate_up) != nullptr && few_kernels(bank.down) != nullptr && !is_async() &&
+           !is_wide() && few_shared_bytes(padded(dim)) <= context.max_shared_bytes;
   }
 
   Status multiply(Packing packing, const ExpertBatch& batch) const {
-    if (is_wide(batch)) {
+    if (is_wide()) {
       VN_CUDA(wide_experts(packing, batch, context.stream));
     } else {
       VN_CUDA(narrow_kernels(packing).experts(batch, context.stream));
@@ -203,7 +229,6 @@ struct ExpertStep {
   /// Packed weights in steps, as multiply_any().
   Status multiply_in_steps(ExpertBatch batch) const {
     VN_ASSIGN(float* const gate, scratch<float>(ScratchSlot::kExpertHidden, 2 * uses * ff));
-    VN_TRY(round_tokens(batch));
     set_gate_up(batch);
     batch.y[0] = gate;
     batch.y[1] = gate + uses * ff;
@@ -222,10 +247,10 @@ struct ExpertStep {
   }
 
   /// Whether the device has kernels for so many tokens an expert, as those of is_wide() but better.
-  [[nodiscard]] bool is_async(const ExpertBatch& batch) const {
+  [[nodiscard]] bool is_async() const {
     constexpr std::int64_t kColumns = 16;
-    return has_async(context, bank.gate_up) && has_async(context, bank.down) && batch.groups.count != nullptr &&
-           uses * batch.x.terms >= kColumns * bank.experts;
+    return has_async(context, bank.gate_up) && has_async(context, bank.down) && args.x.rows > 1 &&
+           uses * terms() >= kColumns * bank.experts;
   }
 
   /// Gathers the experts' tokens, then gate, up and the activation in one launch, and down in another.
@@ -261,15 +286,30 @@ struct ExpertStep {
     if (padded(ff) != ff) {
       VN_CUDA(cudaMemsetAsync(hidden, 0, static_cast<std::size_t>(rows * padded(ff)) * 2, context.stream));
     }
-    VN_TRY(round_tokens(batch));
     set_gate_up(batch);
     batch.num_matrices = 1;  // a block takes both
     const GatedOutput gated = {.spec = args.activation, .hidden = hidden, .stride = padded(ff)};
-    VN_CUDA(narrow_kernels(bank.gate_up).gate_up(batch, gated, context.stream));
-    batch.x.rounded = hidden;
-    batch.x.rounded_stride = padded(ff);
-    set_down(batch);
-    VN_CUDA(narrow_kernels(bank.down).experts(batch, context.stream));
+    ExpertBatch down = batch;
+    down.x.rounded = hidden;
+    down.x.rounded_stride = padded(ff);
+    set_down(down);
+    if (!is_few()) {
+      VN_CUDA(narrow_kernels(bank.gate_up).gate_up(batch, gated, context.stream));
+      VN_CUDA(narrow_kernels(bank.down).experts(down, context.stream));
+      return {};
+    }
+    const int columns = batch.groups.count != nullptr ? few_columns(uses, bank.experts) : 1;
+    const auto blocks = static_cast<unsigned>(context.num_sms);
+    FewLaunch launch = {
+        .batch = batch, .next = &down, .columns = columns, .combine = {}, .blocks = blocks, .stream = context.stream};
+    VN_CUDA(few_kernels(bank.gate_up)->gate_up(launch, gated));
+    launch.batch = down;
+    launch.next = nullptr;
+    if (combines_itself()) {
+      launch.combine = combination();
+      VN_ASSIGN(launch.arrivals, context.scratch.counters((dim + 31) / 32));
+    }
+    VN_CUDA(few_kernels(bank.down)->down(launch));
     return {};
   }
 };
@@ -279,26 +319,16 @@ Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const B
   ExpertStep step = {context, args, bank, args.x.rows * args.top_k, dim, args.experts->gate[0].rows};
   VN_ASSIGN(step.results, step.scratch<float>(ScratchSlot::kExpertOutput, step.uses * dim));
   VN_ASSIGN(const ExpertBatch batch, step.make_batch());
-  const bool is_packed = bank.gate_up != Packing::kNone && bank.down != Packing::kNone;
-  if (!is_packed) {
+  if (!step.is_packed()) {
     VN_TRY(step.multiply_any(batch));
-  } else if (step.is_async(batch)) {
+  } else if (step.is_async()) {
     VN_TRY(step.multiply_asynchronously(batch));
-  } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || step.is_wide(batch)) {
+  } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || step.is_wide()) {
     VN_TRY(step.multiply_in_steps(batch));
   } else {
     VN_TRY(step.multiply_packed(batch));
   }
-  VN_CUDA(combine_experts({.results = step.results,
-                           .ids = args.ids,
-                           .weights = args.weights,
-                           .y = args.y.data,
-                           .y_stride = args.y.stride,
-                           .tokens = args.x.rows,
-                           .cols = static_cast<std::int32_t>(dim),
-                           .top_k = args.top_k,
-                           .experts = static_cast<std::int32_t>(bank.experts)},
-                          context.stream));
+  if (!step.combines_itself()) VN_CUDA(combine_experts(step.combination(), context.stream));
   return {};
 }
 

@@ -1,0 +1,44 @@
+// The launches for experts with few tokens each, one set a packing; each set is compiled in a file of its own.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "backend/cuda/experts/expert_kernels.h"
+#include "backend/cuda/linear/product.h"
+
+namespace vernier::cuda {
+
+/// Tokens that a group of a launch may have: 8, or 16 where experts have more on average.
+[[nodiscard]] constexpr int few_columns(std::int64_t uses, std::int64_t experts) { return uses > 5 * experts ? 16 : 8; }
+
+/// Shared memory of a block at most, for an input of so many columns.
+[[nodiscard]] constexpr std::size_t few_shared_bytes(std::int64_t cols) {
+  return 128 * 1024 + 2 * static_cast<std::size_t>(cols);
+}
+
+struct FewLaunch {
+  ExpertBatch batch = {};             ///< one term a token; groups of at most `columns` tokens
+  const ExpertBatch* next = nullptr;  ///< of gate and up: down's
+  int columns = 8;                    ///< 8 or 16
+  CombineExperts combine;             ///< of down with one token: done by who comes last; y is null elsewhere
+  unsigned* arrivals = nullptr;       ///< for that: a zero for each 32 rows, and zeros again afterwards
+  unsigned blocks = 0;
+  cudaStream_t stream = nullptr;
+};
+
+/// The input of gate_up is rounded already, or one row of fp32.
+struct FewKernels {
+  cudaError_t (*gate_up)(const FewLaunch&, const GatedOutput&) = nullptr;
+  cudaError_t (*down)(const FewLaunch&) = nullptr;
+};
+
+extern const FewKernels kFewE2M1ByE4M3;
+extern const FewKernels kFewE2M1ByE8M0;
+
+/// Null for packings without.
+[[nodiscard]] inline const FewKernels* few_kernels(Packing packing) {
+  if (packing == Packing::kE2M1ByE4M3) return &kFewE2M1ByE4M3;
+  return packing == Packing::kE2M1ByE8M0 ? &kFewE2M1ByE8M0 : nullptr;
+}
+
+}  // namespace vernier::cuda

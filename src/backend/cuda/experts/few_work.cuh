@@ -1,0 +1,139 @@
+// How a launch for experts with few tokens cuts its work among blocks and their warps.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/cuda/experts/expert_kernels.h"
+#include "backend/cuda/fragment/packing.h"
+#include "backend/cuda/linear/product.h"
+#include "backend/cuda/linear/segments.h"
+
+namespace vernier::cuda {
+
+constexpr int kFewWarps = 16;
+/// Pairs of tiles that a warp of gate and up fetches ahead for itself in the launch of down.
+constexpr int kRoundsAhead = 3;
+
+/// The pairs of row tiles of all groups, one group behind the other; a block takes [begin, end) of them.
+struct FewPlan {
+  const MatrixRef* matrix = nullptr;  ///< [experts]
+  int pairs = 0;                      ///< of a group
+  int units = 0;                      ///< of a row
+  int chunks = 0;                     ///< of a row
+  int segments = 0;                   ///< of a row, that are not empty
+  int most_slots = 0;                 ///< pairs that shared memory has room for
+  // Of the block, on the device:
+  int begin = 0;
+  int end = 0;
+  int rounds = 0;  ///< whole pairs for every warp
+  int slots = 0;   ///< pairs, the last ones, whose segments are dealt to the warps
+
+  [[nodiscard]] VN_HOST_DEVICE int segment_begin(int segment) const { return chunks * segment / segments; }
+
+  __device__ void cut(int groups) {
+    const std::int64_t all = std::int64_t{groups} * pairs;
+    begin = static_cast<int>(all * blockIdx.x / gridDim.x);
+    end = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
+    rounds = (end - begin) / kFewWarps;
+    slots = end - begin - rounds * kFewWarps;
+    if (slots > most_slots) slots = 0;  // they go round once more, some warps without
+  }
+};
+
+/// What a launch does with the products.
+struct FewTask {
+  GatedOutput output;      ///< of gate and up
+  CombineExperts combine;  ///< where `arrivals` isn't null
+  unsigned* arrivals = nullptr;
+};
+
+/// Segments [segment, end_segment) of a pair of tiles.
+struct FewRun {
+  int group = 0;
+  int pair = 0;  ///< of the group
+  int segment = 0;
+  int end_segment = 0;
+  int slot = 0;  ///< where the segments' sums are left; -1: all are here
+};
+
+/// A warp's way through its runs.
+class FewWalk {
+ public:
+  FewWalk() = default;
+  __device__ FewWalk(const FewPlan& plan, int warp)
+      : next_(plan.begin + warp),
+        at_(plan.slots * plan.segments * warp / kFewWarps),
+        end_(plan.slots * plan.segments * (warp + 1) / kFewWarps) {}
+
+  __device__ __forceinline__ bool next(const FewPlan& plan, FewRun& run) {
+    const int split = plan.end - plan.slots;
+    int pair = next_;
+    if (pair < split) {
+      next_ += kFewWarps;
+      run.segment = 0;
+      run.end_segment = plan.segments;
+      run.slot = -1;
+    } else {
+      if (at_ >= end_) return false;
+      run.slot = at_ / plan.segments;
+      run.segment = at_ - run.slot * plan.segments;
+      run.end_segment = min(plan.segments, run.segment + end_ - at_);
+      at_ += run.end_segment - run.segment;
+      pair = split + run.slot;
+    }
+    run.group = pair / plan.pairs;
+    run.pair = pair - run.group * plan.pairs;
+    return true;
+  }
+
+ private:
+  int next_ = 0;
+  int at_ = 0;
+  int end_ = 0;
+};
+
+/// A group of ExpertGroups. What a kernel in front has written is read past the first-level cache: this one may have
+/// begun early.
+struct FewGroup {
+  int number = -1;
+  int expert = -1;  ///< -1: none that is known
+  int first = 0;    ///< place
+  int count = 0;
+};
+__device__ __forceinline__ int expert_of(const ExpertBatch& batch, int group) {
+  const int expert = __ldcg(batch.groups.expert + group);
+  return expert < batch.experts ? expert : -1;
+}
+__device__ __forceinline__ FewGroup group_of(const ExpertBatch& batch, int number) {
+  FewGroup group = {number, expert_of(batch, number), number, 1};
+  if (batch.groups.count != nullptr) {
+    group.first = __ldcg(batch.groups.first + number);
+    group.count = __ldcg(batch.groups.first + number + 1) - group.first;
+  }
+  return group;
+}
+__device__ __forceinline__ std::int64_t use_of(const ExpertBatch& batch, const FewGroup& group, int column) {
+  return batch.groups.count == nullptr ? group.first : __ldcg(batch.groups.uses + group.first + column);
+}
+__device__ __forceinline__ std::int64_t x_row(const ExpertBatch& batch, const FewGroup& group, int column) {
+  return batch.x_by_place ? group.first + column : use_of(batch, group, column) / batch.top_k;
+}
+__device__ __forceinline__ std::int64_t y_row(const ExpertBatch& batch, const FewGroup& group, int column) {
+  return batch.y_by_use ? use_of(batch, group, column) : group.first + column;
+}
+
+/// Asks for a table of experts, of which a thread takes a line.
+__device__ __forceinline__ void prefetch_table(const MatrixRef* table, int experts) {
+  const std::int64_t at = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 128;
+  if (at >= experts * static_cast<std::int64_t>(sizeof(MatrixRef))) return;
+  asm volatile("prefetch.global.L2 [%0];\n" ::"l"(reinterpret_cast<const std::byte*>(table) + at));
+}
+
+/// Asks for `bytes` bytes, a multiple of 16, to be in the second-level cache.
+__device__ __forceinline__ void prefetch_bytes(const std::byte* from, int bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes));
+#endif
+}
+
+}  // namespace vernier::cuda
