@@ -11,6 +11,13 @@ namespace {
 /// Long enough to bridge the gap between two operations of a step, short enough to be nothing beside a time slice when
 /// a neighbour holds the CPU that we wait for.
 constexpr std::chrono::microseconds kSpin{20};
+/// A GPU's part of a layer between two loops takes less, the end of a step hardly more. Waking all threads takes a
+/// hundred microseconds on a machine of many.
+constexpr std::chrono::microseconds kBridge{400};
+/// Bridgeable pauses make a habit where they are more than one in so many loops; longer ones halve it.
+constexpr int kLoopsAPause = 8;
+constexpr int kHabit = 2 * kLoopsAPause;
+constexpr int kFirmestHabit = 8 * kLoopsAPause;
 /// Pieces of a worker's part: what another can take over from a worker that the system has stopped running.
 constexpr std::int64_t kPieces = 8;
 
@@ -30,10 +37,11 @@ void pause_cpu() {
 #endif
 }
 
-/// Waits until done(value): a short spin, then a futex sleep. Returns the value.
+/// Waits until done(value): a spin, towards which time counts that the system gives to others, then a futex sleep.
+/// Returns the value.
 template <class Done>
-std::uint32_t wait_until(const std::atomic<std::uint32_t>& value, Done done) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+std::uint32_t wait_until(const std::atomic<std::uint32_t>& value, std::chrono::microseconds spin, Done done) {
+  const auto deadline = std::chrono::steady_clock::now() + spin;
   do {
     for (int i = 0; i < 16; ++i) {
       const std::uint32_t now = value.load(std::memory_order_acquire);
@@ -82,7 +90,17 @@ std::int64_t ThreadPool::piece_size(std::int64_t n, int parts, std::int64_t min_
   return std::max(n / parts / kPieces, std::max<std::int64_t>(min_per_worker / 2, 1));
 }
 
+void ThreadPool::note_pause(std::chrono::nanoseconds pause) {
+  if (pause <= kSpin) {
+    habit_ = std::max(habit_ - 1, 0);
+  } else {
+    habit_ = pause <= kBridge ? std::min(habit_ + kLoopsAPause, kFirmestHabit) : habit_ / 2;
+  }
+  stays_awake_.store(habit_ >= kHabit, std::memory_order_relaxed);
+}
+
 void ThreadPool::run(const Loop& loop) {
+  note_pause(std::chrono::steady_clock::now() - last_end_);
   loop_ = loop;
   for (int part = 0; part < loop.parts; ++part) {
     const Range range = partition(loop.n, part, loop.parts);
@@ -99,8 +117,10 @@ void ThreadPool::run(const Loop& loop) {
   t_inside_loop = false;
 
   const std::uint32_t emptied = emptied_.load(std::memory_order_relaxed);
-  if ((gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & kInside) == 0) return;
-  (void)wait_until(emptied_, [emptied](std::uint32_t now) { return now != emptied; });
+  if ((gate_.fetch_and(~kOpen, std::memory_order_acq_rel) & kInside) != 0) {
+    (void)wait_until(emptied_, kSpin, [emptied](std::uint32_t now) { return now != emptied; });
+  }
+  last_end_ = std::chrono::steady_clock::now();
 }
 
 void ThreadPool::take_pieces(int worker) {
@@ -116,7 +136,8 @@ void ThreadPool::take_pieces(int worker) {
 
 bool ThreadPool::enter(std::uint32_t& seen) {
   while (true) {
-    std::uint32_t gate = wait_until(gate_, [&](std::uint32_t now) { return (now & kNumber) != seen; });
+    const auto spin = stays_awake_.load(std::memory_order_relaxed) ? kBridge : kSpin;
+    std::uint32_t gate = wait_until(gate_, spin, [&](std::uint32_t now) { return (now & kNumber) != seen; });
     if (stop_.load(std::memory_order_relaxed)) return false;
     while ((gate & kOpen) != 0 && (gate & kNumber) != seen) {
       if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {

@@ -1,10 +1,11 @@
 // A small pool for data-parallel loops: the caller works too, threads take pieces of a loop as they come to it, wait by
-// a short spin and then sleep, and an idle pool burns no time. Not a task queue: one loop runs at a time, started by
-// one thread.
+// a short spin and then sleep, and an idle pool burns no time. Where loops keep coming after short pauses (a GPU works
+// in between), threads stay awake for them. Not a task queue: one loop runs at a time, started by one thread.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -36,6 +37,8 @@ class ThreadPool {
 
   /// Threads that share a loop, the caller's included.
   [[nodiscard]] int size() const { return static_cast<int>(workers_.size()) + 1; }
+  /// Whether threads wait awake through pauses of less than half a millisecond, because loops lately had such between.
+  [[nodiscard]] bool stays_awake() const { return stays_awake_.load(std::memory_order_relaxed); }
 
   /// Calls fn(begin, end, worker) for pieces that together make up [0, n) and returns when all are done; worker is in
   /// [0, size()), belongs to one thread and may index scratch memory. Each worker begins with a part of its own and
@@ -79,6 +82,8 @@ class ThreadPool {
   };
 
   [[nodiscard]] static bool inside_loop();
+  /// Takes notice of the time between two loops.
+  void note_pause(std::chrono::nanoseconds pause);
   [[nodiscard]] static std::int64_t piece_size(std::int64_t n, int parts, std::int64_t min_per_worker);
   void run(const Loop& loop);
   /// Takes pieces until none is left.
@@ -89,6 +94,9 @@ class ThreadPool {
   void leave();
 
   std::vector<std::thread> workers_;
+  std::chrono::steady_clock::time_point last_end_;  ///< of a loop
+  int habit_ = 0;                                   ///< of pauses that are worth staying awake
+  std::atomic<bool> stays_awake_{false};
   Loop loop_;                        ///< written while the gate is closed and nobody is inside
   std::unique_ptr<Share[]> shares_;  ///< [size]
   /// Number of the loop, whether it is open, and how many workers are inside; one word, so that they change together.

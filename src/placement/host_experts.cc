@@ -1,21 +1,23 @@
 #include "placement/host_experts.h"
 
+#include <array>
+
 namespace vernier {
 
 Status HostExpertExecutor::run(std::int32_t /*layer*/, const ExpertMlpArgs& args) {
   if (args.x.rows == 0) return {};
-  ExpertMlpArgs on_host = args;
-  ids_.resize(static_cast<std::size_t>(args.x.rows * args.top_k));
-  VN_TRY(device_.copy_to_host(ids_.data(), args.ids, ids_.size() * sizeof(std::int32_t)));
-  on_host.ids = ids_.data();
-  VN_ASSIGN(on_host.x, x_.download(args.x));
   // y travels too, so that the sum has the order that it has on one device.
-  VN_ASSIGN(on_host.y, y_.download(args.y));
-  const MatrixView weights{const_cast<float*>(args.weights), args.x.rows, args.top_k, args.top_k};
-  VN_ASSIGN(const MatrixView host_weights, weights_.download(weights));
-  on_host.weights = host_weights.data;
-  VN_TRY(host_->expert_mlp(on_host));
-  return y_.upload(args.y);
+  const std::array<DetourArray, 4> arrays = {choices_array(args), weights_array(args), matrix_array(args.x),
+                                             matrix_array(args.y)};
+  const auto compute = [&](std::span<std::byte* const> host) -> Status {
+    ExpertMlpArgs on_host = args;
+    on_host.ids = reinterpret_cast<const std::int32_t*>(host[0]);
+    on_host.weights = reinterpret_cast<const float*>(host[1]);
+    on_host.x = {reinterpret_cast<float*>(host[2]), args.x.rows, args.x.cols, args.x.cols};
+    on_host.y = {reinterpret_cast<float*>(host[3]), args.y.rows, args.y.cols, args.y.cols};
+    return host_->expert_mlp(on_host);
+  };
+  return vernier::run_on_host(device_, {arrays, /*returns_last=*/true, compute});
 }
 
 }  // namespace vernier

@@ -3,15 +3,14 @@
 #pragma once
 
 #include "backend/expert_executor.h"
-#include "placement/host_copy.h"
+#include "placement/detour_arrays.h"
 
 namespace vernier {
 
 class HostExpertExecutor final : public ExpertExecutor {
  public:
   /// `device` runs the rest of the model and outlives the executor; `host` computes the experts.
-  HostExpertExecutor(Backend& device, std::unique_ptr<Backend> host)
-      : device_(device), host_(std::move(host)), x_(device), y_(device), weights_(device) {}
+  HostExpertExecutor(Backend& device, std::unique_ptr<Backend> host) : device_(device), host_(std::move(host)) {}
 
   [[nodiscard]] Backend& home() override { return *host_; }
   [[nodiscard]] Status add_bank(std::int32_t, std::int32_t, const ExpertWeights&) override { return {}; }
@@ -21,10 +20,6 @@ class HostExpertExecutor final : public ExpertExecutor {
  private:
   Backend& device_;
   std::unique_ptr<Backend> host_;
-  HostCopy x_;
-  HostCopy y_;
-  HostCopy weights_;
-  std::vector<std::int32_t> ids_;
 };
 
 }  // namespace vernier

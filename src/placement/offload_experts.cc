@@ -1,8 +1,11 @@
 #include "placement/offload_experts.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
+
+#include "placement/detour_arrays.h"
 
 namespace vernier {
 namespace {
@@ -64,17 +67,30 @@ Status OffloadExpertExecutor::prepare() {
 
 Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args) {
   if (args.x.rows == 0) return {};
-  chosen_.resize(static_cast<std::size_t>(args.x.rows * args.top_k));
-  // Waits for all work before: from here on nothing reads a slot or an array of ids.
-  VN_TRY(device_.copy_to_host(chosen_.data(), args.ids, chosen_.size() * sizeof(std::int32_t)));
-  records_.release_staged();
-  const Call call{layer, args, chosen_};
+  const bool may_split = options_.hybrid && args.x.rows <= kDecodeRows;
+  const std::array<DetourArray, 3> arrays = {choices_array(args), weights_array(args), matrix_array(args.x)};
+  const auto work = [&](std::span<std::byte* const> host) -> Status {
+    // All work before has ended: from here on nothing reads a slot or an array of ids.
+    records_.release_staged();
+    Call call{layer,
+              args,
+              {reinterpret_cast<const std::int32_t*>(host[0]), static_cast<std::size_t>(args.x.rows * args.top_k)}};
+    if (may_split) {
+      call.weights = reinterpret_cast<const float*>(host[1]);
+      call.x = reinterpret_cast<float*>(host[2]);
+    }
+    return run_chosen(call);
+  };
+  return vernier::run_on_host(device_, {std::span(arrays).first(may_split ? 3 : 1), /*returns_last=*/false, work});
+}
+
+Status OffloadExpertExecutor::run_chosen(const Call& call) {
   std::vector<std::int32_t> present;
   std::vector<std::int32_t> missing;
-  for (const std::int32_t expert : distinct(chosen_, place_)) {
-    (cache_->find(layer, expert) ? present : missing).push_back(expert);
+  for (const std::int32_t expert : distinct(call.ids, place_)) {
+    (cache_->find(call.layer, expert) ? present : missing).push_back(expert);
   }
-  if (options_.hybrid && args.x.rows <= kDecodeRows) return run_hybrid(call, std::move(present), missing);
+  if (call.x != nullptr) return run_hybrid(call, std::move(present), missing);
   return run_on_device(call, std::move(present), missing);
 }
 
@@ -172,14 +188,6 @@ Status OffloadExpertExecutor::run_hybrid(const Call& call, std::vector<std::int3
   const auto count = static_cast<std::int64_t>(missing.size());
   const auto on_host = static_cast<std::size_t>(split_.host_share(count));
   const std::size_t fetched = missing.size() - on_host;
-  if (on_host > 0) {
-    // Before the device gets work, because a copy to the host waits for it.
-    const ExpertMlpArgs& args = call.args;
-    VN_TRY(x_.download(args.x).map([](MatrixView) {}));
-    VN_TRY(
-        weights_.download({const_cast<float*>(args.weights), args.x.rows, args.top_k, args.top_k}).map([](MatrixView) {
-        }));
-  }
   VN_TRY(run_on_device(call, std::move(present), missing.first(fetched)));
   if (on_host > 0) VN_TRY(run_on_host(call, missing.subspan(fetched)));
   // Waiting for the device costs what it hides, so only steps that are being compared are timed.
@@ -192,14 +200,16 @@ Status OffloadExpertExecutor::run_hybrid(const Call& call, std::vector<std::int3
   return {};
 }
 
-/// Computes `experts` on the host from what was downloaded, and adds the result on the device.
+/// Computes `experts` on the host, and adds the result on the device.
 Status OffloadExpertExecutor::run_on_host(const Call& call, std::span<const std::int32_t> experts) {
   const MatrixView y = call.args.y;
-  VN_TRY(partial_.reserve(y.rows * y.cols));
+  const std::size_t bytes = static_cast<std::size_t>(y.rows * y.cols) * sizeof(float);
+  VN_TRY(grow(partial_, bytes, [&](std::size_t size) { return device_.allocate_host(size); }));
+  VN_TRY(grow(device_partial_, bytes, [&](std::size_t size) { return device_.allocate(size); }));
   ExpertMlpArgs args = call.args;  // args.experts are at home() already
-  args.x = x_.view(args.x.rows, args.x.cols);
-  args.weights = weights_.view(args.x.rows, args.top_k).data;
-  args.y = partial_.view(y.rows, y.cols);
+  args.x = {call.x, args.x.rows, args.x.cols, args.x.cols};
+  args.weights = call.weights;
+  args.y = {static_cast<float*>(partial_.data()), y.rows, y.cols, y.cols};
   std::fill_n(args.y.data, y.rows * y.cols, 0.0F);
   std::vector<std::int32_t> ids(call.ids.begin(), call.ids.end());
   for (const std::int32_t expert : experts) place_[static_cast<std::size_t>(expert)] = expert;
@@ -211,10 +221,9 @@ Status OffloadExpertExecutor::run_on_host(const Call& call, std::span<const std:
   split_.record_host(seconds_since(start), static_cast<std::int64_t>(experts.size()));
   counters_.on_host += static_cast<std::int64_t>(experts.size());
 
-  VN_TRY(grow(device_partial_, static_cast<std::size_t>(y.rows * y.cols) * sizeof(float),
-              [&](std::size_t size) { return device_.allocate(size); }));
   const MatrixView sum{static_cast<float*>(device_partial_.data()), y.rows, y.cols, y.cols};
-  VN_TRY(partial_.upload(sum));
+  VN_TRY(lane_->copy(sum.data, args.y.data, bytes));
+  VN_TRY(lane_->lead_compute());
   return device_.combine({sum, y, 1.0F, 1.0F});
 }
 

@@ -8,7 +8,6 @@
 
 #include "backend/expert_executor.h"
 #include "placement/expert_records.h"
-#include "placement/host_copy.h"
 #include "placement/hybrid_split.h"
 #include "placement/slot_cache.h"
 
@@ -27,13 +26,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
  public:
   /// `device` outlives the executor. `host` holds the experts' weights and computes some of them in hybrid.
   OffloadExpertExecutor(Backend& device, std::unique_ptr<Backend> host, const OffloadOptions& options)
-      : device_(device),
-        host_(std::move(host)),
-        options_(options),
-        records_(device, options.store),
-        x_(device),
-        weights_(device),
-        partial_(device) {}
+      : device_(device), host_(std::move(host)), options_(options), records_(device, options.store) {}
 
   [[nodiscard]] Backend& home() override { return *host_; }
   [[nodiscard]] Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) override;
@@ -56,13 +49,16 @@ class OffloadExpertExecutor final : public ExpertExecutor {
     std::vector<std::int32_t> slots;  ///< of `experts`, once admitted
     ExpertWeights weights;            ///< likewise
   };
-  /// One run(): its arguments, and the choices on the host.
+  /// One run(): its arguments, and the choices on the host; in a step that may be split, inputs and weights too.
   struct Call {
     std::int32_t layer;
     const ExpertMlpArgs& args;
     std::span<const std::int32_t> ids;
+    const float* weights = nullptr;
+    float* x = nullptr;
   };
 
+  [[nodiscard]] Status run_chosen(const Call& call);
   [[nodiscard]] std::vector<Wave> plan_waves(std::vector<std::int32_t> present,
                                              std::span<const std::int32_t> missing) const;
   [[nodiscard]] Status upload_ids(const Call& call, std::span<const Wave> waves);
@@ -86,13 +82,10 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   Counters counters_;
 
   // Working memory of a call.
-  std::vector<std::int32_t> chosen_;  ///< [tokens, top_k]
-  std::vector<std::int32_t> place_;   ///< [experts]: where a wave has the expert, or -1
-  Buffer device_ids_;                 ///< [waves, tokens, top_k]: the choices as places in a wave, or -1
-  Buffer host_ids_;                   ///< the same, read by a copy that runs later
-  HostCopy x_;
-  HostCopy weights_;
-  HostCopy partial_;
+  std::vector<std::int32_t> place_;  ///< [experts]: where a wave has the expert, or -1
+  Buffer device_ids_;                ///< [waves, tokens, top_k]: the choices as places in a wave, or -1
+  Buffer host_ids_;                  ///< the same, read by a copy that runs later
+  Buffer partial_;                   ///< what the host computed, read by a copy that runs later
   Buffer device_partial_;
 };
 

@@ -123,6 +123,28 @@ TEST(ThreadPool, StopsWhileWorkersAreOnTheirWay) {
   }
 }
 
+TEST(ThreadPool, ThreadsStayAwakeOnlyWhereShortPausesAreAHabit) {
+  ThreadPool pool(2);
+  const auto loop = [&] { pool.parallel_for(2, [](std::int64_t, std::int64_t, int) {}); };
+  const auto pause = [](std::chrono::microseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) continue;
+  };
+  for (int i = 0; i < 100; ++i) loop();
+  EXPECT_FALSE(pool.stays_awake());
+  // A pause may turn out longer on a busy machine.
+  for (int i = 0; i < 10000 && !pool.stays_awake(); ++i) {
+    loop();
+    pause(std::chrono::microseconds(60));
+  }
+  EXPECT_TRUE(pool.stays_awake());
+  for (int i = 0; i < 6; ++i) {
+    pause(std::chrono::milliseconds(1));
+    loop();
+  }
+  EXPECT_FALSE(pool.stays_awake());
+}
+
 TEST(ThreadPool, IdleThreadsUseNoTime) {
   ThreadPool pool(4);
   pool.parallel_for(4, [](std::int64_t, std::int64_t, int) {});

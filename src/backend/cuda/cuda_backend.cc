@@ -23,7 +23,8 @@ CudaBackend::CudaBackend(int device, cudaStream_t stream, Precision precision)
                .precision = precision,
                .scratch = scratch_,
                .uploads = uploads_,
-               .tables = tables_} {}
+               .tables = tables_},
+      detours_(context_, copy_memory_) {}
 
 CudaBackend::~CudaBackend() {
   if (!enter()) return;
@@ -133,6 +134,11 @@ Result<Weight> CudaBackend::pack(const Weight& host, std::byte* record) {
 Result<std::unique_ptr<CopyLane>> CudaBackend::create_copy_lane() {
   VN_TRY(enter());
   return StreamCopyLane::create(context_.device, context_.stream);
+}
+
+Status CudaBackend::take_detour(const HostDetour& detour) {
+  VN_TRY(enter());
+  return detours_.run(detour);
 }
 
 Status CudaBackend::embed(const EmbedArgs& args) {

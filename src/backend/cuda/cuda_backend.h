@@ -7,11 +7,12 @@
 #include "backend/backend.h"
 #include "backend/copy_memory.h"
 #include "backend/cuda/cuda_context.h"
+#include "backend/cuda/host_detours.h"
 #include "backend/cuda/step_graphs.h"
 
 namespace vernier::cuda {
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public Backend, public DetourDevice {
  public:
   /// Takes GPU `device` of those that CUDA_VISIBLE_DEVICES leaves. kDevice with the reason where it can't be used.
   [[nodiscard]] static Result<std::unique_ptr<CudaBackend>> create(int device, const BackendOptions& options);
@@ -38,6 +39,7 @@ class CudaBackend final : public Backend {
   [[nodiscard]] std::uint64_t record_bytes(const Weight& host) const override;
   [[nodiscard]] Result<Weight> pack(const Weight& host, std::byte* record) override;
   [[nodiscard]] Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
+  [[nodiscard]] Status take_detour(const HostDetour& detour) override;
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;
   [[nodiscard]] Status rms_norm(const RmsNormArgs& args) override;
@@ -64,6 +66,7 @@ class CudaBackend final : public Backend {
   UploadRing uploads_;
   StepTables tables_;
   CudaContext context_;
+  HostDetours detours_;
   StepGraphs graphs_;
   bool use_graphs_ = true;
   Buffer read_memory_;  ///< what measure_ceilings() reads
