@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "backend/check_args.h"
@@ -11,6 +12,9 @@ namespace {
 
 /// Tokens that expert_mlp takes at a time: bounds its memory, and is enough to make decoding cheap beside multiplying.
 constexpr std::int64_t kTokensPerChunk = 512;
+
+/// Rows of down that a worker takes of each of a token's experts.
+constexpr std::int64_t kRowsAtOnce = 4;
 
 float bias_of(const std::vector<std::span<const float>>& biases, std::size_t expert, std::int64_t n) {
   if (biases.empty() || biases[expert].empty()) return 0.0F;
@@ -213,6 +217,30 @@ struct ExpertStep {
     });
   }
 
+  /// Whether one token's products of down may be summed where they are made.
+  [[nodiscard]] bool can_sum_at_once() const {
+    return args.x.rows == 1 && std::all_of(touched.begin(), touched.end(), [&](std::size_t e) {
+             return kind(args.experts->down[e]).prepare_group == nullptr;
+           });
+  }
+
+  /// Rows [begin, end) of down of all experts of one token, summed in the order of its choices.
+  void multiply_down_and_add(std::int64_t begin, std::int64_t end, int worker) const {
+    float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
+    float* y = args.y.row(0);
+    for (std::int32_t choice = 0; choice < args.top_k; ++choice) {
+      for (std::size_t i = 0; i < touched.size(); ++i) {
+        const std::size_t e = touched[i];
+        if (args.ids[choice] != static_cast<std::int32_t>(e)) continue;
+        const auto& member = down.members[i];
+        multiply_rows(kernels, *member.weight, begin, end, member.x.first(1), own,
+                      [&](std::int64_t n, std::int64_t, float product) {
+                        y[n] += args.weights[choice] * (product + bias_of(args.experts->down_bias, e, n));
+                      });
+      }
+    }
+  }
+
   /// Tokens [begin, end): the sum follows the order of a token's choices.
   void add_results(std::int64_t begin, std::int64_t end) const {
     for (std::int64_t use = begin * args.top_k; use < end * args.top_k; ++use) {
@@ -256,9 +284,6 @@ Status CpuBackend::route_experts(const RouteArgs& args) {
 
 Status CpuBackend::expert_mlp(const ExpertMlpArgs& args) {
   VN_TRY(check_args(args));
-  for (const auto* weights : {&args.experts->gate, &args.experts->up, &args.experts->down}) {
-    for (const Weight& weight : *weights) VN_TRY(check_decodable(weight));
-  }
   for (std::int64_t first = 0; first < args.x.rows; first += kTokensPerChunk) {
     ExpertMlpArgs chunk = args;
     const std::int64_t count = std::min(kTokensPerChunk, args.x.rows - first);
@@ -285,7 +310,11 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
       .kernels = kernels_, .args = args, .groups = groups, .precision = precision_, .dim = dim, .ff = ff};
   weights_.clear();
   for (std::size_t e = 0; e < args.experts->gate.size(); ++e) {
-    if (groups.first_use[e] != groups.first_use[e + 1]) step.touch(e, weights_);
+    if (groups.first_use[e] == groups.first_use[e + 1]) continue;
+    for (const auto* weights : {&args.experts->gate, &args.experts->up, &args.experts->down}) {
+      VN_TRY(check_decodable((*weights)[e]));
+    }
+    step.touch(e, weights_);
   }
   VN_TRY(inputs_.prepare(pool_, kernels_, args.x, precision_, weights_));
   const std::int64_t prepared = step.hidden.size() + step.gate_inputs.size() + step.up_inputs.size();
@@ -314,6 +343,13 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
   pool_.parallel_for(step.gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
   const auto activate = [&](std::int64_t begin, std::int64_t end, int) { step.activate(begin, end); };
   pool_.parallel_for(static_cast<std::int64_t>(step.hidden_groups.size()), activate, 8192 / ff + 1);
+  if (step.can_sum_at_once()) {
+    const auto multiply_and_add = [&](std::int64_t begin, std::int64_t end, int worker) {
+      step.multiply_down_and_add(begin * kRowsAtOnce, std::min(end * kRowsAtOnce, dim), worker);
+    };
+    pool_.parallel_for((dim + kRowsAtOnce - 1) / kRowsAtOnce, multiply_and_add, min_tiles_per_worker(ff * num_uses, 1));
+    return {};
+  }
   const auto multiply_down = [&](std::int64_t begin, std::int64_t end, int worker) {
     step.multiply_down(begin, end, worker);
   };

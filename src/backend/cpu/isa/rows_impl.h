@@ -201,8 +201,9 @@ struct RowReader {
 template <class Source, int kRows, int kTokens>
 void multiply_block(const WeightRows& rows, const std::int64_t (&row_of)[kRows], const float* const* x,
                     float (&products)[kRows][kTokens]) {
-  // Rows are read side by side. The same place of those that come next is far enough ahead, unless rows are long.
-  const std::int64_t ahead = kRows * rows.row_stride < 16384 ? kRows * rows.row_stride : 2048;
+  // Rows are read side by side. The same place of those that come next but one is far enough ahead for a memory that
+  // all cores ask, unless rows are long.
+  const std::int64_t ahead = kRows * rows.row_stride < 16384 ? 2 * kRows * rows.row_stride : 2048;
   FewSums<Source, kRows, kTokens> sums;
   RowReader<Source> readers[kRows];
   Cursor<Source> cursors[kRows];
