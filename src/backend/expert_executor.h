@@ -6,6 +6,15 @@
 
 namespace vernier {
 
+/// What became of the experts that steps chose, since the model was built: each once a layer and step.
+struct ExpertMoves {
+  std::int64_t found = 0;    ///< in the device's slots
+  std::int64_t moved = 0;    ///< into slots
+  std::int64_t on_host = 0;  ///< computed by the host
+  std::uint64_t moved_bytes = 0;
+  double lane_bytes_per_second = 0.0;  ///< of the latest moves, while they lasted; 0: unknown
+};
+
 class ExpertExecutor {
  public:
   virtual ~ExpertExecutor() = default;
@@ -21,6 +30,8 @@ class ExpertExecutor {
   [[nodiscard]] virtual Status prepare() = 0;
   /// True where run() only calls operations of the model's backend, the same ones whatever the choices are.
   [[nodiscard]] virtual bool is_repeatable() const { return false; }
+  /// All zeros where experts don't move.
+  [[nodiscard]] virtual ExpertMoves moves() { return {}; }
   /// Adds the experts' output to args.y; the contract is ExpertMlpArgs'. `layer` names the bank, which
   /// args.experts is.
   [[nodiscard]] virtual Status run(std::int32_t layer, const ExpertMlpArgs& args) = 0;

@@ -25,8 +25,9 @@ struct HostDetour {
 
   std::span<const DetourArray> arrays;  ///< at most kMostArrays
   bool returns_last = false;            ///< what `work` leaves in the last array goes back to the device
-  /// Gets the arrays in host memory, which are its own until it returns, each with its rows one behind the other. Where
-  /// no array goes back, it may call operations of the backend, but no detour.
+  /// Called once; where the detour is part of a repeated step (Backend::run_step), each time that is run, so it must
+  /// hold what it needs. Gets the arrays in host memory, which are its own until it returns, each with its rows one
+  /// behind the other. Where no array goes back, it may call operations of the backend, but no detour.
   std::function<Status(std::span<std::byte* const> host)> work;
 };
 

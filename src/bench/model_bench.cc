@@ -234,6 +234,9 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
   const auto tokens = static_cast<double>(test.tokens());
   std::vector<double> rates, cpu, shares, reads, dots;
   Cost total;
+  ExpertExecutor& experts = *loaded_->experts.executor;
+  const ExpertMoves before = experts.moves();
+  double all_seconds = 0.0;
   for (std::int32_t i = 0; i < repeat; ++i) {
     VN_ASSIGN(const Ceilings ceilings, loaded_->backend->measure_ceilings(clock_));
     VN_ASSIGN(const Timing timing, time_once(test, depth));
@@ -244,6 +247,7 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
       floor += step.floor_seconds(ceilings);
     }
     const double seconds = clock_ == BenchClock::kCpu ? timing.cpu_seconds / threads_ : timing.seconds;
+    all_seconds += timing.seconds;
     rates.push_back(tokens / seconds);
     cpu.push_back(timing.cpu_seconds / tokens);
     shares.push_back(floor / seconds);
@@ -261,6 +265,12 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
   result.gflop_s = total.flops / tokens * result.tok_s.median * 1e-9;
   result.limit = {spread_of(reads).median, spread_of(dots).median};
   result.share_of_limit = spread_of(shares).median;
+  result.experts = experts.moves();
+  result.experts.found -= before.found;
+  result.experts.moved -= before.moved;
+  result.experts.on_host -= before.on_host;
+  result.experts.moved_bytes -= before.moved_bytes;
+  result.moved_gb_s = static_cast<double>(result.experts.moved_bytes) / all_seconds * 1e-9;
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/expert_executor.h"
 #include "base/result.h"
 #include "bench/cost.h"
 #include "bench/spread.h"
@@ -35,6 +36,8 @@ struct TestResult {
   double gflop_s = 0.0;
   Ceilings limit;               ///< median of those measured between the repetitions; zeros: unknown
   double share_of_limit = 0.0;  ///< least possible time by time taken, median; 0: unknown
+  ExpertMoves experts;          ///< in all repetitions
+  double moved_gb_s = 0.0;      ///< bytes of experts that moved, by the time that all repetitions took
 };
 
 class ModelBench {

@@ -44,12 +44,36 @@ std::string model_heading(const ModelInfo& info) {
 }
 
 std::string test_line(const bench::TestResult& result) {
-  return fmt::format("{:<16} {:>7} {:>10} {:>10} {:>10} {:>8} {:>8} {:>15} {:>7}\n", result.test.name(), result.depth,
-                     number(result.tok_s.median), number(result.tok_s.min), number(result.tok_s.max),
-                     number(result.gb_s), number(result.gflop_s),
-                     known(result.limit.read_gb_s) + ", " + known(result.limit.dot_gflop_s),
-                     percent(result.share_of_limit));
+  std::string line =
+      fmt::format("{:<16} {:>7} {:>10} {:>10} {:>10} {:>8} {:>8} {:>15} {:>7}\n", result.test.name(), result.depth,
+                  number(result.tok_s.median), number(result.tok_s.min), number(result.tok_s.max), number(result.gb_s),
+                  number(result.gflop_s), known(result.limit.read_gb_s) + ", " + known(result.limit.dot_gflop_s),
+                  percent(result.share_of_limit));
+  const ExpertMoves& experts = result.experts;
+  const auto uses = static_cast<double>(experts.found + experts.moved + experts.on_host);
+  if (uses > 0.0) {
+    line += fmt::format(
+        "  experts: {:.1f} % in slots, {:.1f} % on the host, the rest moved: {} GB/s, the lane alone {}\n",
+        static_cast<double>(experts.found) / uses * 100.0, static_cast<double>(experts.on_host) / uses * 100.0,
+        number(result.moved_gb_s), known(experts.lane_bytes_per_second * 1e-9));
+  }
+  return line;
 }
+
+namespace {
+
+JsonObject experts_json(const bench::TestResult& result) {
+  JsonObject object;
+  object.set("found", result.experts.found);
+  object.set("moved", result.experts.moved);
+  object.set("on_host", result.experts.on_host);
+  object.set("moved_bytes", static_cast<std::int64_t>(result.experts.moved_bytes));
+  object.set("moved_gb_s", result.moved_gb_s);
+  object.set("lane_gb_s", number_or_null(result.experts.lane_bytes_per_second * 1e-9));
+  return object;
+}
+
+}  // namespace
 
 Json test_json(const bench::TestResult& result) {
   JsonObject object;
@@ -64,6 +88,9 @@ Json test_json(const bench::TestResult& result) {
   object.set("gflop_s", result.gflop_s);
   object.set("limit", limit_json(result.limit));
   object.set("share_of_limit", number_or_null(result.share_of_limit));
+  if (result.experts.found + result.experts.moved + result.experts.on_host > 0) {
+    object.set("experts", experts_json(result));
+  }
   return object;
 }
 

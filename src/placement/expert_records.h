@@ -3,9 +3,12 @@
 // made once and kept, or made anew from the mapped file each time one is wanted.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/record_placer.h"
+#include "base/thread_pool.h"
 
 namespace vernier {
 
@@ -16,13 +19,21 @@ enum class ExpertStore : std::uint8_t {
 
 class ExpertRecords {
  public:
-  ExpertRecords(Backend& device, ExpertStore store) : device_(device), store_(store) {}
+  /// With kFile, `num_threads` (0: all) gather bytes from the file.
+  ExpertRecords(Backend& device, ExpertStore store, int num_threads)
+      : device_(device),
+        store_(store),
+        placer_(store == ExpertStore::kFile ? dynamic_cast<RecordPlacer*>(&device) : nullptr),
+        num_threads_(num_threads) {}
 
   /// Takes a layer's experts in: packs them, or with kFile just adds up their sizes. kInternal when the layer has its
   /// bank already.
   [[nodiscard]] Status add(std::int32_t layer, const ExpertWeights& bank);
   /// Bytes of the largest record: what a slot must hold.
   [[nodiscard]] std::uint64_t largest_record() const { return largest_record_; }
+  [[nodiscard]] std::uint64_t record_size(std::int32_t layer, std::int32_t expert) const {
+    return banks_[static_cast<std::size_t>(layer)].experts[static_cast<std::size_t>(expert)].record.size_bytes;
+  }
   [[nodiscard]] std::int64_t num_records() const { return num_records_; }
   [[nodiscard]] std::int32_t num_layers() const { return static_cast<std::int32_t>(banks_.size()); }
   /// The most experts that a layer has.
@@ -38,6 +49,17 @@ class ExpertRecords {
   [[nodiscard]] bool staging_is_full() const { return store_ == ExpertStore::kFile && staged_ == num_staging_; }
   /// Forgets the records that were fetched: all copies from them have ended.
   void release_staged() { staged_ = 0; }
+  /// Where the device lays records out by itself: place() is the way then, else fetch() and a copy.
+  [[nodiscard]] bool places() const { return placer_ != nullptr; }
+  struct Arrival {
+    std::int32_t expert = 0;
+    std::byte* slot = nullptr;  ///< in device memory
+  };
+  /// Brings experts of a layer into slots, in the order of the device's operations. Slots may be filled later than this
+  /// returns, but before operations that are called from then on.
+  /// Bytes a second that place() managed lately; 0 while unknown.
+  [[nodiscard]] double bytes_per_second() const { return bytes_per_second_; }
+  [[nodiscard]] Status place(std::int32_t layer, const ExpertWeights& bank, std::span<const Arrival> arrivals);
   /// The bytes to copy. `bank` is the layer's, which kFile reads.
   [[nodiscard]] Result<Record> fetch(std::int32_t layer, std::int32_t expert, const ExpertWeights& bank);
   /// Appends the expert, which was fetched at some time, to `to` as it is once its record lies at `slot`.
@@ -55,10 +77,15 @@ class ExpertRecords {
     std::vector<Expert> experts;
   };
 
+  [[nodiscard]] Status place_batch(const ExpertWeights& bank, std::span<const Arrival> arrivals);
   [[nodiscard]] Result<Expert> pack(const ExpertWeights& bank, std::size_t expert, std::byte* to);
 
   Backend& device_;
   ExpertStore store_;
+  RecordPlacer* placer_;
+  int num_threads_;
+  std::unique_ptr<ThreadPool> gatherers_;  ///< made when first needed
+  double bytes_per_second_ = 0.0;
   Buffer staging_;
   std::int64_t num_staging_ = 0;
   std::int64_t staged_ = 0;

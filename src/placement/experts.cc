@@ -54,6 +54,17 @@ Result<ExpertPlacement> place_on_host(const ExpertRequest& request, Backend& bac
   return ExpertPlacement{"cpu", std::make_unique<LocalExpertExecutor>(backend), true};
 }
 
+/// What computes the experts of prompts on a device though they belong on the host. Null where experts can't come
+/// quickly enough for that to pay.
+std::unique_ptr<OffloadExpertExecutor> streamer(const ExpertRequest& request, Backend& device,
+                                                const std::shared_ptr<Backend>& host) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+  if (dynamic_cast<RecordPlacer*>(&device) == nullptr) return nullptr;
+  OffloadOptions options{.slot_bytes = std::min(request.free_bytes, kMostBytes), .store = ExpertStore::kFile};
+  options.num_threads = request.host.num_threads;
+  return std::make_unique<OffloadExpertExecutor>(device, host, options);
+}
+
 }  // namespace
 
 Result<std::string_view> choose_expert_store(std::string_view asked, std::uint64_t expert_bytes,
@@ -111,14 +122,16 @@ Result<ExpertPlacement> place_experts(const ExpertRequest& request, Backend& dev
   if (mode == "fused" || request.num_experts == 0) {
     return ExpertPlacement{"fused", std::make_unique<LocalExpertExecutor>(device), true};
   }
-  VN_ASSIGN(auto host, create_backend("cpu", request.host));
+  VN_ASSIGN(std::shared_ptr<Backend> host, create_backend("cpu", request.host));
   if (mode == "cpu") {
-    return ExpertPlacement{"cpu", std::make_unique<HostExpertExecutor>(device, std::move(host)), false};
+    return ExpertPlacement{"cpu", std::make_unique<HostExpertExecutor>(device, host, streamer(request, device, host)),
+                           false};
   }
   VN_ASSIGN(const std::string_view store,
             choose_expert_store(request.store, request.expert_bytes, host->memory().available_bytes));
   OffloadOptions options{.hybrid = mode == "hybrid", .num_slots = slots, .slot_bytes = request.free_bytes};
   options.store = store == "file" ? ExpertStore::kFile : ExpertStore::kMemory;
+  options.num_threads = request.host.num_threads;
   return ExpertPlacement{std::string(mode), std::make_unique<OffloadExpertExecutor>(device, std::move(host), options),
                          false, store};
 }

@@ -79,7 +79,10 @@ Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args)
       call.weights = reinterpret_cast<const float*>(host[1]);
       call.x = reinterpret_cast<float*>(host[2]);
     }
-    return run_chosen(call);
+    const auto start = std::chrono::steady_clock::now();
+    VN_TRY(run_chosen(call));
+    last_seconds_ = seconds_since(start);
+    return {};
   };
   return vernier::run_on_host(device_, {std::span(arrays).first(may_split ? 3 : 1), /*returns_last=*/false, work});
 }
@@ -126,26 +129,40 @@ Status OffloadExpertExecutor::upload_ids(const Call& call, std::span<const Wave>
   return lane_->copy(device_ids_.data(), host_ids_.data(), bytes);
 }
 
-/// Gives a wave's experts slots and enqueues the copies of those that come anew.
+/// Gives a wave's experts slots and enqueues the way of those that come anew.
 Status OffloadExpertExecutor::admit(const Call& call, Wave& wave) {
+  std::vector<ExpertRecords::Arrival> arrivals;
+  std::vector<std::byte*> slots;
   for (const std::int32_t expert : wave.experts) {
     const SlotCache::Admission admission = cache_->admit(call.layer, expert);
     auto* const slot =
         static_cast<std::byte*>(slots_.data()) + static_cast<std::size_t>(admission.slot) * records_.largest_record();
     ++(admission.hit ? counters_.hits : counters_.copied);
-    if (!admission.hit) {
-      if (records_.staging_is_full()) {
-        VN_TRY(lane_->lead_compute());
-        VN_TRY(device_.synchronize());
-        records_.release_staged();
-      }
-      VN_ASSIGN(const ExpertRecords::Record record, records_.fetch(call.layer, expert, *call.args.experts));
-      VN_TRY(lane_->copy(slot, record.data, record.size_bytes));
-    }
     wave.slots.push_back(admission.slot);
-    records_.append_at(call.layer, expert, slot, wave.weights);
+    slots.push_back(slot);
+    if (admission.hit) continue;
+    arrivals.push_back({expert, slot});
+    counters_.copied_bytes += records_.record_size(call.layer, expert);
+  }
+  if (records_.places()) {
+    VN_TRY(records_.place(call.layer, *call.args.experts, arrivals));
+  } else {
+    for (const ExpertRecords::Arrival& arrival : arrivals) VN_TRY(copy_record(call, arrival));
+  }
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    records_.append_at(call.layer, wave.experts[i], slots[i], wave.weights);
   }
   return {};
+}
+
+Status OffloadExpertExecutor::copy_record(const Call& call, const ExpertRecords::Arrival& arrival) {
+  if (records_.staging_is_full()) {
+    VN_TRY(lane_->lead_compute());
+    VN_TRY(device_.synchronize());
+    records_.release_staged();
+  }
+  VN_ASSIGN(const ExpertRecords::Record record, records_.fetch(call.layer, arrival.expert, *call.args.experts));
+  return lane_->copy(arrival.slot, record.data, record.size_bytes);
 }
 
 Status OffloadExpertExecutor::compute(const Call& call, const Wave& wave, std::size_t index) {
@@ -156,7 +173,8 @@ Status OffloadExpertExecutor::compute(const Call& call, const Wave& wave, std::s
 }
 
 /// While the device computes a wave, the experts of the next are copied into slots that no enqueued work reads: a copy
-/// waits for the wave before the current one, and the current one's slots are pinned.
+/// waits for the wave before the current one, and the current one's slots are pinned. Records that the device lays out
+/// come in the order of its work, so they follow the current wave.
 Status OffloadExpertExecutor::run_on_device(const Call& call, std::vector<std::int32_t> present,
                                             std::span<const std::int32_t> missing) {
   std::vector<Wave> waves = plan_waves(std::move(present), missing);
@@ -166,7 +184,7 @@ Status OffloadExpertExecutor::run_on_device(const Call& call, std::vector<std::i
   for (std::size_t i = 0; i < waves.size(); ++i) {
     VN_TRY(lane_->lead_compute());
     Wave* const next = i + 1 < waves.size() ? &waves[i + 1] : nullptr;
-    const bool beside = next != nullptr &&
+    const bool beside = next != nullptr && !records_.places() &&
                         cache_->num_pinned() + static_cast<std::int64_t>(next->experts.size()) <= cache_->num_slots();
     if (beside) {
       VN_TRY(lane_->follow_compute());
@@ -193,11 +211,24 @@ Status OffloadExpertExecutor::run_hybrid(const Call& call, std::vector<std::int3
   // Waiting for the device costs what it hides, so only steps that are being compared are timed.
   if (!split_.wants_time()) return {};
   VN_TRY(device_.synchronize());
-  if (const double rate = lane_->bytes_per_second(); rate > 0.0) {
+  if (const double rate = lane_rate(); rate > 0.0) {
     split_.record_fetch(static_cast<double>(records_.largest_record()) / rate);
   }
   split_.record_step(seconds_since(start), count);
   return {};
+}
+
+double OffloadExpertExecutor::lane_rate() {
+  if (records_.places()) return records_.bytes_per_second();
+  return lane_ != nullptr ? lane_->bytes_per_second() : 0.0;
+}
+
+ExpertMoves OffloadExpertExecutor::moves() {
+  return {.found = counters_.hits,
+          .moved = counters_.copied,
+          .on_host = counters_.on_host,
+          .moved_bytes = counters_.copied_bytes,
+          .lane_bytes_per_second = lane_rate()};
 }
 
 /// Computes `experts` on the host, and adds the result on the device.

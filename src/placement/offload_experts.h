@@ -19,27 +19,35 @@ struct OffloadOptions {
   std::uint64_t slot_bytes = 0;     ///< device memory for slots
   std::string_view policy = "lru";  ///< create_eviction_policy()'s names
   ExpertStore store = ExpertStore::kMemory;
+  int num_threads = 0;           ///< ExpertStore::kFile: threads that read the file, 0: all
   std::int64_t num_staged = 16;  ///< ExpertStore::kFile: records on their way to the device at a time, at least
 };
 
 class OffloadExpertExecutor final : public ExpertExecutor {
  public:
   /// `device` outlives the executor. `host` holds the experts' weights and computes some of them in hybrid.
-  OffloadExpertExecutor(Backend& device, std::unique_ptr<Backend> host, const OffloadOptions& options)
-      : device_(device), host_(std::move(host)), options_(options), records_(device, options.store) {}
+  OffloadExpertExecutor(Backend& device, std::shared_ptr<Backend> host, const OffloadOptions& options)
+      : device_(device),
+        host_(std::move(host)),
+        options_(options),
+        records_(device, options.store, options.num_threads) {}
 
   [[nodiscard]] Backend& home() override { return *host_; }
   [[nodiscard]] Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) override;
   /// kInvalidArgument with the number needed when there are fewer slots than a token chooses experts.
   [[nodiscard]] Status prepare() override;
   [[nodiscard]] Status run(std::int32_t layer, const ExpertMlpArgs& args) override;
+  [[nodiscard]] ExpertMoves moves() override;
 
   struct Counters {
     std::int64_t hits = 0;     ///< experts a step found in slots
     std::int64_t copied = 0;   ///< experts copied into slots
     std::int64_t on_host = 0;  ///< experts that the host computed
+    std::uint64_t copied_bytes = 0;
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
+  /// What the last run() took on the host: choosing, and bringing experts on their way.
+  [[nodiscard]] double last_seconds() const { return last_seconds_; }
   [[nodiscard]] std::int32_t num_slots() const { return cache_ ? cache_->num_slots() : 0; }
 
  private:
@@ -63,6 +71,8 @@ class OffloadExpertExecutor final : public ExpertExecutor {
                                              std::span<const std::int32_t> missing) const;
   [[nodiscard]] Status upload_ids(const Call& call, std::span<const Wave> waves);
   [[nodiscard]] Status admit(const Call& call, Wave& wave);
+  [[nodiscard]] double lane_rate();
+  [[nodiscard]] Status copy_record(const Call& call, const ExpertRecords::Arrival& arrival);
   [[nodiscard]] Status compute(const Call& call, const Wave& wave, std::size_t index);
   [[nodiscard]] Status run_on_device(const Call& call, std::vector<std::int32_t> present,
                                      std::span<const std::int32_t> missing);
@@ -71,7 +81,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] Status run_on_host(const Call& call, std::span<const std::int32_t> experts);
 
   Backend& device_;
-  std::unique_ptr<Backend> host_;
+  std::shared_ptr<Backend> host_;
   OffloadOptions options_;
   ExpertRecords records_;
   std::int32_t top_k_ = 0;
@@ -80,6 +90,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   Buffer slots_;
   HybridSplit split_;
   Counters counters_;
+  double last_seconds_ = 0.0;
 
   // Working memory of a call.
   std::vector<std::int32_t> place_;  ///< [experts]: where a wave has the expert, or -1

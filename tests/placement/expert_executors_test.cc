@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "backend/host_backend.h"
+#include "backend/packed_weight.h"
 #include "placement/host_experts.h"
 #include "placement/offload_experts.h"
 #include "support/random_weight.h"
@@ -20,7 +21,7 @@ constexpr std::int32_t kTopK = 2;
 enum class Late { kWork, kCopies };
 
 /// Experts as the CPU backend computes them, but queued.
-class QueueingDevice final : public HostBackend {
+class QueueingDevice : public HostBackend {
  public:
   QueueingDevice(std::unique_ptr<Backend> inner, Late late) : inner_(std::move(inner)), late_(late) {}
 
@@ -62,6 +63,13 @@ class QueueingDevice final : public HostBackend {
   Status gated_activation(const GatedActivationArgs&) override { return unused(); }
   Status route_experts(const RouteArgs&) override { return unused(); }
 
+ protected:
+  Status enqueue(std::function<void()> task) {
+    work_.push_back(std::move(task));
+    if (late_ == Late::kCopies) run(work_);  // the earliest that fences allow: lead_compute() has run its copies
+    return {};
+  }
+
  private:
   friend class QueueingLane;
   using Queue = std::vector<std::function<void()>>;
@@ -72,12 +80,6 @@ class QueueingDevice final : public HostBackend {
     taken.swap(queue);
     for (const auto& task : taken) task();
   }
-  Status enqueue(std::function<void()> task) {
-    work_.push_back(std::move(task));
-    if (late_ == Late::kCopies) run(work_);  // the earliest that fences allow: lead_compute() has run its copies
-    return {};
-  }
-
   std::unique_ptr<Backend> inner_;
   Late late_;
   Queue work_;
@@ -107,6 +109,34 @@ class QueueingLane final : public CopyLane {
 };
 
 Result<std::unique_ptr<CopyLane>> QueueingDevice::create_copy_lane() { return std::make_unique<QueueingLane>(*this); }
+
+/// One that lays records out by itself, as late as it may.
+class PlacingDevice final : public QueueingDevice, public RecordPlacer {
+ public:
+  using QueueingDevice::place;
+  using QueueingDevice::QueueingDevice;
+
+  Result<std::byte*> stage(std::size_t size_bytes) override {
+    VN_TRY(synchronize());
+    VN_ASSIGN(staging_, allocate(size_bytes));
+    return static_cast<std::byte*>(staging_.data());
+  }
+  Status place(std::span<const Part> parts, std::size_t) override {
+    for (const Part& part : parts) {
+      const auto* const from = part.host != nullptr ? part.staged.codes : part.raw.data();
+      const std::size_t size = part.host != nullptr ? stored_bytes(*part.host) : part.raw.size();
+      std::byte* const to = part.record;
+      VN_TRY(enqueue([from, to, size] { std::memcpy(to, from, size); }));
+      if (part.host != nullptr) placed_.push_back(moved_weight(part.staged, part.staged.codes, to));
+    }
+    return {};
+  }
+  Result<std::vector<Weight>> finish() override { return std::exchange(placed_, {}); }
+
+ private:
+  Buffer staging_;
+  std::vector<Weight> placed_;
+};
 
 std::unique_ptr<Backend> make_cpu() {
   return create_backend("cpu", {.precision = Precision::kF32, .num_threads = 1, .cpu_isa = "portable"}).value();
@@ -147,7 +177,9 @@ void check_executor(ExpertExecutor& executor, const std::function<void(std::int6
   const auto alone = make_cpu();
   Random random(5);
   for (int step = 0; step < 60; ++step) {
-    const std::int64_t tokens = step % 3 == 0 ? 20 : 1 + static_cast<std::int64_t>(random.below(3));
+    const std::int64_t tokens = step % 12 == 0  ? 40
+                                : step % 3 == 0 ? 20
+                                                : 1 + static_cast<std::int64_t>(random.below(3));
     const std::vector<float> x = random.floats(tokens * kDim);
     std::vector<float> expected = random.floats(tokens * kDim);
     std::vector<float> actual = expected;
@@ -181,6 +213,34 @@ TEST(HostExperts, ComputeTheSameToTheBit) {
   check_executor(executor);
 }
 
+TEST(HostExperts, StreamPromptsThroughAFewSlots) {
+  for (const Late late : {Late::kWork, Late::kCopies}) {
+    PlacingDevice device(make_cpu(), late);
+    const std::shared_ptr<Backend> host = make_cpu();
+    auto streamer = std::make_unique<OffloadExpertExecutor>(
+        device, host,
+        OffloadOptions{.num_slots = 3, .slot_bytes = std::uint64_t{1} << 30U, .store = ExpertStore::kFile});
+    const OffloadExpertExecutor& used = *streamer;
+    HostExpertExecutor executor(device, host, std::move(streamer));
+    check_executor(executor, [&](std::int64_t step) {
+      ASSERT_TRUE(device.synchronize());
+      if (step == 0) {
+        EXPECT_GT(used.counters().copied, 0) << "unknown lanes are tried";
+      }
+    });
+    EXPECT_EQ(used.counters().on_host, 0);
+  }
+}
+
+TEST(HostExperts, NeedNoSlots) {
+  PlacingDevice device(make_cpu(), Late::kWork);
+  const std::shared_ptr<Backend> host = make_cpu();
+  HostExpertExecutor executor(device, host,
+                              std::make_unique<OffloadExpertExecutor>(
+                                  device, host, OffloadOptions{.slot_bytes = 1, .store = ExpertStore::kFile}));
+  check_executor(executor);
+}
+
 class OffloadExperts : public testing::TestWithParam<std::tuple<Late, bool, std::int64_t, ExpertStore>> {};
 
 TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
@@ -197,6 +257,15 @@ TEST_P(OffloadExperts, ComputeTheSameWithAnyNumberOfSlots) {
   } else {
     EXPECT_EQ(executor.counters().on_host > 0, hybrid);
   }
+}
+TEST_P(OffloadExperts, ComputeTheSameWhereTheDeviceLaysRecordsOut) {
+  const auto [late, hybrid, slots, store] = GetParam();
+  PlacingDevice device(make_cpu(), late);
+  OffloadExpertExecutor executor(
+      device, make_cpu(),
+      {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .store = store, .num_threads = 2});
+  check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
+  EXPECT_GT(executor.counters().copied, 0);
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, OffloadExperts,
                          testing::Combine(testing::Values(Late::kWork, Late::kCopies), testing::Bool(),

@@ -24,7 +24,8 @@ CudaBackend::CudaBackend(int device, cudaStream_t stream, Precision precision)
                .scratch = scratch_,
                .uploads = uploads_,
                .tables = tables_},
-      detours_(context_, copy_memory_) {}
+      detours_(context_, copy_memory_),
+      placements_(context_, copy_memory_) {}
 
 CudaBackend::~CudaBackend() {
   if (!enter()) return;
@@ -110,7 +111,7 @@ Status CudaBackend::synchronize() {
 Status CudaBackend::run_step(const RepeatableStep& step, const std::function<Status()>& work) {
   if (!use_graphs_ || step.slices.empty()) return work();
   VN_TRY(enter());
-  return graphs_.run(context_, step, work);
+  return graphs_.run(context_, detours_, step, work);
 }
 
 Result<Buffer> CudaBackend::allocate_host(std::size_t size_bytes) {
@@ -139,6 +140,21 @@ Result<std::unique_ptr<CopyLane>> CudaBackend::create_copy_lane() {
 Status CudaBackend::take_detour(const HostDetour& detour) {
   VN_TRY(enter());
   return detours_.run(detour);
+}
+
+Result<std::byte*> CudaBackend::stage(std::size_t size_bytes) {
+  VN_TRY(enter());
+  return placements_.stage(size_bytes);
+}
+
+Status CudaBackend::place(std::span<const Part> parts, std::size_t size_bytes) {
+  VN_TRY(enter());
+  return placements_.place(parts, size_bytes);
+}
+
+Result<std::vector<Weight>> CudaBackend::finish() {
+  VN_TRY(enter());
+  return placements_.finish();
 }
 
 Status CudaBackend::embed(const EmbedArgs& args) {

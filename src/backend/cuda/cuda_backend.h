@@ -8,11 +8,12 @@
 #include "backend/copy_memory.h"
 #include "backend/cuda/cuda_context.h"
 #include "backend/cuda/host_detours.h"
+#include "backend/cuda/record_placements.h"
 #include "backend/cuda/step_graphs.h"
 
 namespace vernier::cuda {
 
-class CudaBackend final : public Backend, public DetourDevice {
+class CudaBackend final : public Backend, public DetourDevice, public RecordPlacer {
  public:
   /// Takes GPU `device` of those that CUDA_VISIBLE_DEVICES leaves. kDevice with the reason where it can't be used.
   [[nodiscard]] static Result<std::unique_ptr<CudaBackend>> create(int device, const BackendOptions& options);
@@ -40,6 +41,9 @@ class CudaBackend final : public Backend, public DetourDevice {
   [[nodiscard]] Result<Weight> pack(const Weight& host, std::byte* record) override;
   [[nodiscard]] Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
   [[nodiscard]] Status take_detour(const HostDetour& detour) override;
+  [[nodiscard]] Result<std::byte*> stage(std::size_t size_bytes) override;
+  [[nodiscard]] Status place(std::span<const Part> parts, std::size_t size_bytes) override;
+  [[nodiscard]] Result<std::vector<Weight>> finish() override;
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;
   [[nodiscard]] Status rms_norm(const RmsNormArgs& args) override;
@@ -67,6 +71,7 @@ class CudaBackend final : public Backend, public DetourDevice {
   StepTables tables_;
   CudaContext context_;
   HostDetours detours_;
+  RecordPlacements placements_;
   StepGraphs graphs_;
   bool use_graphs_ = true;
   Buffer read_memory_;  ///< what measure_ceilings() reads

@@ -6,7 +6,8 @@
 
 namespace vernier::cuda {
 
-Status StepGraphs::run(CudaContext& context, const RepeatableStep& step, const std::function<Status()>& work) {
+Status StepGraphs::run(CudaContext& context, HostDetours& detours, const RepeatableStep& step,
+                       const std::function<Status()>& work) {
   // In place before the graph runs; operations inside it find the contents unchanged and copy nothing.
   VN_TRY(context.tables.step(step.slices, static_cast<std::int64_t>(step.tokens.size())).map([](const StepView&) {}));
   VN_TRY(context.tables.tokens(step.tokens).map([](const std::int32_t*) {}));
@@ -20,19 +21,23 @@ Status StepGraphs::run(CudaContext& context, const RepeatableStep& step, const s
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
   if (found == entries_.end()) {
-    entries_.push_back({key, nullptr, false});
+    entries_.push_back({key});
     return work();
   }
   if (found->unfit) return work();
-  if (found->graph == nullptr) VN_TRY(capture(context, work, *found));
+  if (found->graph == nullptr) VN_TRY(capture(context, detours, work, *found));
   if (found->graph == nullptr) return work();
-  return cuda_status(cudaGraphLaunch(found->graph, context.stream), "cudaGraphLaunch");
+  return detours.serve(found->detours,
+                       [&] { return cuda_status(cudaGraphLaunch(found->graph, context.stream), "cudaGraphLaunch"); });
 }
 
 /// Leaves entry.graph null, and the entry marked, where the work can't be captured: nothing has run then.
-Status StepGraphs::capture(const CudaContext& context, const std::function<Status()>& work, Entry& entry) {
+Status StepGraphs::capture(const CudaContext& context, HostDetours& detours, const std::function<Status()>& work,
+                           Entry& entry) {
   VN_CUDA(cudaStreamBeginCapture(context.stream, cudaStreamCaptureModeThreadLocal));
+  detours.begin_recording();
   const Status enqueued = work();
+  entry.detours = detours.end_recording();
   cudaGraph_t graph = nullptr;
   cudaError_t error = cudaStreamEndCapture(context.stream, &graph);
   if (enqueued && error == cudaSuccess) error = cudaGraphInstantiate(&entry.graph, graph, 0);

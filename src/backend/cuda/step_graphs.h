@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/cuda_context.h"
+#include "backend/cuda/host_detours.h"
 
 namespace vernier::cuda {
 
@@ -22,7 +23,9 @@ class StepGraphs {
 
   /// Runs the step: the first of its kind through `work`, so that working memory finds its size, the second captured,
   /// later ones launched. A step that can't be captured runs through `work` always.
-  [[nodiscard]] Status run(CudaContext& context, const RepeatableStep& step, const std::function<Status()>& work);
+  /// What the host does in the middle of a step, through `detours`, it does again each time.
+  [[nodiscard]] Status run(CudaContext& context, HostDetours& detours, const RepeatableStep& step,
+                           const std::function<Status()>& work);
 
  private:
   /// Kernels and their grids depend on these alone.
@@ -35,12 +38,14 @@ class StepGraphs {
   struct Entry {
     Key key;
     cudaGraphExec_t graph = nullptr;
+    HostDetours::Recording detours = {};
     bool unfit = false;
   };
   /// Numbers of sequences and split counts come and go; graphs take memory.
   static constexpr std::size_t kMostEntries = 64;
 
-  [[nodiscard]] Status capture(const CudaContext& context, const std::function<Status()>& work, Entry& entry);
+  [[nodiscard]] Status capture(const CudaContext& context, HostDetours& detours, const std::function<Status()>& work,
+                               Entry& entry);
   void clear();
 
   std::vector<Entry> entries_;

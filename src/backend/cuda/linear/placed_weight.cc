@@ -13,6 +13,7 @@
 #include "backend/cuda/fragment/weight_kind.h"
 #include "backend/cuda/linear/linear.h"
 #include "backend/cuda/linear/pack.h"
+#include "backend/cuda/linear/record.h"
 #include "format/format_list.h"
 #include "format/grid_scale.h"
 #include "format/stored_rows.h"
@@ -141,16 +142,67 @@ bool set_scaling(const PackReport& report, WeightRef& ref) {
   return true;
 }
 
+/// What a weight takes once packed, and its grid.
+struct PackPlan {
+  PackedShape shape;
+  std::vector<float> grid;  ///< fp32 scales of Packing::kE4M3ByGrid
+  std::int64_t scale_bytes = 0;
+  [[nodiscard]] std::int64_t scales_at() const { return aligned(packed_code_bytes(shape)); }
+  [[nodiscard]] std::int64_t size() const { return scales_at() + aligned(scale_bytes); }
+};
+
+PackPlan plan_packing(const Weight& host, const Upload& upload) {
+  PackPlan plan;
+  plan.shape = packed_shape(packing_of(host), host.rows, host.cols);
+  const bool has_grid = plan.shape.packing == Packing::kE4M3ByGrid;
+  if (has_grid) plan.grid = grid_of(host, upload.scales);
+  plan.scale_bytes = has_grid ? static_cast<std::int64_t>(plan.grid.size()) * 4 : plan.shape.scale_bytes();
+  return plan;
+}
+
+/// Where stored bytes lie on the device, where they go, and what their packing reports.
+struct PackSite {
+  WeightRef published = {};
+  std::byte* to = nullptr;
+  PackReport* report = nullptr;
+};
+
+/// Enqueues the packing and describes its result, but for what the report decides.
+Status enqueue_packing(const CudaContext& context, const Weight& host, const PackPlan& plan, const PackSite& site,
+                       PlacedWeight& placed) {
+  PackJob job;
+  job.format = host.format;
+  job.layout = host.layout;
+  job.shape = plan.shape;
+  job.from = site.published;
+  job.codes = site.to;
+  job.scales = site.to + plan.scales_at();
+  job.report = site.report;
+  if (!plan.grid.empty()) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(plan.grid.data());
+    VN_TRY(upload_rows(context, job.scales, {bytes, 1, plan.scale_bytes, plan.scale_bytes}));
+  }
+  VN_CUDA(pack_weight(job, context.stream));
+  WeightRef& ref = placed.ref;
+  ref = describe(host);
+  ref.packing = plan.shape.packing;
+  ref.units = static_cast<std::int32_t>(plan.shape.units);
+  ref.codes = job.codes;
+  ref.scales = job.scales;
+  if (!plan.grid.empty()) {
+    ref.scale_dtype = DType::kF32;
+    ref.scale_stride = scales_per_row(host) * 4;
+  }
+  placed.row_factors_at = plan.size();
+  return {};
+}
+
 /// Uploads and packs. Null where the numbers don't allow it.
 Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const Weight& host, const Upload& upload) {
-  const PackedShape shape = packed_shape(packing_of(host), host.rows, host.cols);
-  const bool has_grid = shape.packing == Packing::kE4M3ByGrid;
-  const std::vector<float> grid = has_grid ? grid_of(host, upload.scales) : std::vector<float>();
-  const std::int64_t scale_bytes = has_grid ? static_cast<std::int64_t>(grid.size()) * 4 : shape.scale_bytes();
+  const PackPlan plan = plan_packing(host, upload);
   auto placed = std::make_shared<PlacedWeight>();
-  VN_ASSIGN(placed->bytes,
-            allocate_weight_bytes(context, static_cast<std::size_t>(aligned(packed_code_bytes(shape)) +
-                                                                    aligned(scale_bytes) + upload.factors.size())));
+  placed->size_bytes = plan.size() + upload.factors.size();
+  VN_ASSIGN(placed->bytes, allocate_weight_bytes(context, static_cast<std::size_t>(placed->size_bytes)));
   // The published bytes are needed only until they are packed.
   constexpr std::int64_t kReportBytes = 256;
   VN_ASSIGN(void* const published,
@@ -159,35 +211,12 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
   PackReport report;
   VN_TRY(
       upload_rows(context, memory, {reinterpret_cast<const std::byte*>(&report), 1, sizeof(report), sizeof(report)}));
-  PackJob job;
-  job.format = host.format;
-  job.layout = host.layout;
-  job.shape = shape;
-  VN_ASSIGN(job.from, upload_as_published(context, upload, describe(host), memory + kReportBytes));
-  job.codes = placed->bytes.data;
-  job.scales = placed->bytes.data + aligned(packed_code_bytes(shape));
-  job.report = reinterpret_cast<PackReport*>(memory);
-  if (has_grid) {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(grid.data());
-    VN_TRY(upload_rows(context, job.scales, {bytes, 1, scale_bytes, scale_bytes}));
-  }
-  VN_CUDA(pack_weight(job, context.stream));
-  VN_CUDA(cudaMemcpyAsync(&report, job.report, sizeof(report), cudaMemcpyDeviceToHost, context.stream));
+  PackSite site = {.to = placed->bytes.data, .report = reinterpret_cast<PackReport*>(memory)};
+  VN_ASSIGN(site.published, upload_as_published(context, upload, describe(host), memory + kReportBytes));
+  VN_TRY(enqueue_packing(context, host, plan, site, *placed));
+  VN_CUDA(cudaMemcpyAsync(&report, site.report, sizeof(report), cudaMemcpyDeviceToHost, context.stream));
   VN_CUDA(cudaStreamSynchronize(context.stream));
-
-  WeightRef& ref = placed->ref;
-  ref = describe(host);
-  ref.packing = shape.packing;
-  ref.units = static_cast<std::int32_t>(shape.units);
-  ref.codes = job.codes;
-  ref.scales = job.scales;
-  if (has_grid) {
-    ref.scale_dtype = DType::kF32;
-    ref.scale_stride = scales_per_row(host) * 4;
-  }
-  if (!set_scaling(report, ref)) return nullptr;
-  placed->row_factors_at = aligned(packed_code_bytes(shape)) + aligned(scale_bytes);
-  placed->size_bytes = placed->row_factors_at + upload.factors.size();
+  if (!set_scaling(report, placed->ref)) return nullptr;
   return placed;
 }
 
@@ -200,6 +229,32 @@ Result<std::shared_ptr<PlacedWeight>> place_as_published(const CudaContext& cont
   placed->row_factors_at = upload.size();
   placed->size_bytes = size;
   return placed;
+}
+
+/// `ref` for the same bytes, which lie at `record` now.
+WeightRef at_record(WeightRef ref, const Upload& upload, std::byte* record) {
+  ref.codes = record;
+  if (upload.scales.rows > 0) ref.scales = record + aligned(upload.codes.size());
+  return ref;
+}
+
+/// The weight of which `placed` lies at `at`, but for its row factors, which follow.
+Result<Weight> finish_placing(const CudaContext& context, const Weight& host, std::byte* at,
+                              std::shared_ptr<PlacedWeight> placed) {
+  const StoredRows factors = factor_rows(host);
+  if (factors.rows > 0) {
+    VN_TRY(upload_rows(context, at + placed->row_factors_at, factors));
+  } else {
+    placed->row_factors_at = -1;
+  }
+  Weight result = host;
+  result.codes = placed->ref.codes;
+  result.row_stride = placed->ref.row_stride;
+  result.scales = placed->ref.scales;
+  result.scale_stride = placed->ref.scale_stride;
+  result.first_row = placed->ref.first_row;
+  result.owner = std::move(placed);
+  return result;
 }
 
 }  // namespace
@@ -219,19 +274,42 @@ Result<Weight> place_weight(CudaContext& context, const Weight& host) {
   if (placed == nullptr) {
     VN_ASSIGN(placed, place_as_published(context, host, upload));
   }
-  if (upload.factors.rows > 0) {
-    VN_TRY(upload_rows(context, placed->bytes.data + placed->row_factors_at, upload.factors));
+  std::byte* const at = placed->bytes.data;
+  return finish_placing(context, host, at, std::move(placed));
+}
+
+Result<RecordUnderWay> begin_record(const CudaContext& context, const RecordPlacer::Part& part, std::byte* published,
+                                    PackReport* report) {
+  const Weight& staged = part.staged;
+  const Upload upload = {.codes = code_rows(staged), .scales = scale_rows(staged), .factors = factor_rows(staged)};
+  auto placed = std::make_shared<PlacedWeight>();
+  WeightRef ref = describe(staged);
+  ref.codes = published;
+  if (upload.scales.rows > 0) ref.scales = published + aligned(upload.codes.size());
+  if (packing_of(staged) != Packing::kNone) {
+    const PackPlan plan = plan_packing(staged, upload);
+    VN_TRY(enqueue_packing(context, staged, plan, {ref, part.record, report}, *placed));
   } else {
-    placed->row_factors_at = -1;
+    VN_CUDA(cudaMemcpyAsync(part.record, published, static_cast<std::size_t>(upload.size()), cudaMemcpyDeviceToDevice,
+                            context.stream));
+    placed->ref = at_record(ref, upload, part.record);
+    placed->row_factors_at = upload.size();
   }
-  Weight result = host;
-  result.codes = placed->ref.codes;
-  result.row_stride = placed->ref.row_stride;
-  result.scales = placed->ref.scales;
-  result.scale_stride = placed->ref.scale_stride;
-  result.first_row = placed->ref.first_row;
-  result.owner = std::move(placed);
-  return result;
+  placed->size_bytes = placed->row_factors_at + upload.factors.size();
+  return RecordUnderWay{part.host, part.record, std::move(placed)};
+}
+
+Result<Weight> finish_record(const CudaContext& context, const RecordUnderWay& under_way, const PackReport& report) {
+  std::shared_ptr<PlacedWeight> placed = under_way.placed;
+  const Weight& host = *under_way.host;
+  if (placed->ref.packing != Packing::kNone && !set_scaling(report, placed->ref)) {
+    const Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
+    placed = std::make_shared<PlacedWeight>();
+    VN_ASSIGN(placed->ref, upload_as_published(context, upload, describe(host), under_way.record));
+    placed->row_factors_at = upload.size();
+    placed->size_bytes = upload.size() + upload.factors.size();
+  }
+  return finish_placing(context, host, under_way.record, std::move(placed));
 }
 
 std::uint64_t record_bytes(const Weight& host) {
