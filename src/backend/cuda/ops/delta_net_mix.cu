@@ -113,36 +113,76 @@ struct RowOrigin {
   bool is_step;  ///< the slice's only row, whose input goes into the slot
 };
 
+/// The rows of a block.
+struct Tile {
+  std::int32_t first;
+  const RowOrigin* origins;  ///< of kTileRows rows
+  bool is_whole;             ///< all rows are one longer slice's
+};
+
+/// By all threads; `origins` is shared memory.
+__device__ Tile load_tile(const DeltaNetKernelArgs& args, RowOrigin* origins) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  const std::int32_t first = static_cast<std::int32_t>(blockIdx.y) * kTileRows;
+  if (thread < kTileRows) {
+    const std::int32_t index = first + thread < args.qkv.rows ? args.step.slice_of_row[first + thread] : -1;
+    RowOrigin origin = {0, -1, false};
+    if (index >= 0) {
+      const DeviceSlice slice = args.step.slices[index];
+      origin = {slice.first_row, slice.state_slot, !args.is_scanned(slice.num_tokens)};
+    }
+    origins[thread] = origin;
+  }
+  __syncthreads();
+  const RowOrigin last = origins[kTileRows - 1];
+  const bool is_whole = last.slot >= 0 && origins[0].slot == last.slot && origins[0].first_row == last.first_row;
+  return {first, origins, is_whole};
+}
+
+/// The input that is `back` rows before a row, which is token t of its slice; nothing beyond the convolution's width.
+__device__ float input_before(const DeltaNetKernelArgs& args, const RowOrigin& origin, std::int32_t t,
+                              std::int32_t back, std::int32_t channel) {
+  if (back >= args.conv_width) return 0.0F;
+  if (t >= back) return args.qkv.data[(std::int64_t{origin.first_row} + t - back) * args.qkv.stride + channel];
+  return args.inputs_of(origin.slot, channel)[std::int64_t{args.conv_width - 1 + t - back} * args.channels];
+}
+
 /// Calls sink(i, value) with the convolution of `channel` at each row of a tile that belongs to a slice.
 template <int kWidth, class Sink>
-__device__ void convolve_rows(const DeltaNetKernelArgs& args, const RowOrigin* origins, std::int32_t first,
-                              std::int32_t channel, const Sink& sink) {
+__device__ void convolve_rows(const DeltaNetKernelArgs& args, const Tile& tile, std::int32_t channel,
+                              const Sink& sink) {
   ChannelWeights<kWidth> weights;
   weights.load(args, channel);
-  constexpr int kRows = kTileRows + kWidth - 1;
-  float x[kRows];
+  if (tile.is_whole) {
+    // All inputs are asked for before the first is needed.
+    const RowOrigin origin = tile.origins[0];
+    float x[kWidth - 1 + kTileRows];
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const std::int32_t row = first + i - (kWidth - 1);
-    x[i] = row >= 0 && row < args.qkv.rows ? args.qkv.data[row * args.qkv.stride + channel] : 0.0F;
+    for (int i = 0; i < kWidth - 1; ++i) {
+      x[i] = input_before(args, origin, tile.first - origin.first_row, kWidth - 1 - i, channel);
+    }
+    const float* from = args.qkv.data + tile.first * args.qkv.stride + channel;
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i, from += args.qkv.stride) x[kWidth - 1 + i] = *from;
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i) {
+      float input[kWidth];
+#pragma unroll
+      for (int j = 0; j < kWidth; ++j) input[j] = x[i + j];
+      sink(i, weights.apply(args, input));
+    }
+    return;
   }
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < kTileRows; ++i) {
-    const RowOrigin origin = origins[i];
+    const RowOrigin origin = tile.origins[i];
     if (origin.slot < 0) continue;
     float input[kWidth];
 #pragma unroll
-    for (int j = 0; j < kWidth; ++j) input[j] = x[i + j];
-    const std::int32_t t = first + i - origin.first_row;
-    if (t < kWidth - 1) {
-      float* const kept = args.inputs_of(origin.slot, channel);
-#pragma unroll
-      for (int j = 0; j < kWidth; ++j) {
-        const std::int32_t at = t + j - (kWidth - 1);  // in the slice
-        if (at < 0 && at > -args.conv_width) input[j] = kept[std::int64_t{args.conv_width - 1 + at} * args.channels];
-      }
-      if (origin.is_step) keep_inputs(args, input, kept);
+    for (int j = 0; j < kWidth; ++j) {
+      input[j] = input_before(args, origin, tile.first + i - origin.first_row, kWidth - 1 - j, channel);
     }
+    if (origin.is_step) keep_inputs(args, input, args.inputs_of(origin.slot, channel));
     sink(i, weights.apply(args, input));
   }
 }
@@ -155,44 +195,34 @@ __global__ void __launch_bounds__(kThreads) mix_rows_kernel(const __grid_constan
   wait_for_predecessor();
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   const auto thread = static_cast<std::int32_t>(threadIdx.x);
-  const std::int32_t first = static_cast<std::int32_t>(blockIdx.y) * kTileRows;
-  if (thread < kTileRows) {
-    const std::int32_t index = first + thread < args.qkv.rows ? args.step.slice_of_row[first + thread] : -1;
-    RowOrigin origin = {0, -1, false};
-    if (index >= 0) {
-      const DeviceSlice slice = args.step.slices[index];
-      origin = {slice.first_row, slice.state_slot, !args.is_scanned(slice.num_tokens)};
-    }
-    origins[thread] = origin;
-  }
-  __syncthreads();
+  const Tile tile = load_tile(args, origins);
   if (block >= args.key_heads) {
-    const std::int32_t offset = (block - args.key_heads) * kThreads + thread;
     const std::int32_t width = args.value_heads * args.padded_values;
-    if (offset >= width) return;
-    const ValuePlace place = value_place(args, offset);
-    float* const values = args.values + std::int64_t{first} * width + offset;
+    const ValuePlace place = value_place(args, (block - args.key_heads) * kThreads + thread);
+    if (place.offset >= width) return;
+    float* const values = args.values + std::int64_t{tile.first} * width + place.offset;
     if (place.channel >= 0) {
-      convolve_rows<kWidth>(args, origins, first, place.channel,
-                            [&](int i, float value) { values[std::int64_t{i} * width] = value; });
-    } else {
-      for (int i = 0; i < kTileRows && first + i < args.qkv.rows; ++i) values[std::int64_t{i} * width] = 0.0F;
+      convolve_rows<kWidth>(args, tile, place.channel, [&](int i, float value) { values[i * width] = value; });
+      return;
     }
+#pragma unroll 1
+    for (int i = 0; i < kTileRows && tile.first + i < args.qkv.rows; ++i) values[i * width] = 0.0F;
     return;
   }
 #pragma unroll 1
-  for (int which = 0; which < 2; ++which) {
-#pragma unroll 1
-    for (std::int32_t d = thread; d < args.key_dim; d += kThreads) {
-      float* const to = heads + which * kTileRows * args.padded_keys + d;
-      convolve_rows<kWidth>(args, origins, first, (which * args.key_heads + block) * args.key_dim + d,
-                            [&](int i, float value) { to[i * args.padded_keys] = value; });
-    }
+  for (std::int32_t d = thread; d < 2 * args.padded_keys; d += kThreads) {
+    const std::int32_t which = d / args.padded_keys;
+    const std::int32_t key = d - which * args.padded_keys;
+    if (key >= args.key_dim) continue;
+    float* const to = heads + which * kTileRows * args.padded_keys + key;
+    convolve_rows<kWidth>(args, tile, (which * args.key_heads + block) * args.key_dim + key,
+                          [&](int i, float value) { to[i * args.padded_keys] = value; });
   }
   __syncthreads();
+#pragma unroll 1
   for (int i = thread / kWarpSize; i < kTileRows; i += kWarps) {
-    if (origins[i].slot < 0) continue;
-    write_keys(args, first + i, block, heads + i * args.padded_keys, heads + (kTileRows + i) * args.padded_keys);
+    if (tile.origins[i].slot < 0) continue;
+    write_keys(args, tile.first + i, block, heads + i * args.padded_keys, heads + (kTileRows + i) * args.padded_keys);
   }
 }
 

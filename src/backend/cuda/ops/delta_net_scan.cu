@@ -9,13 +9,11 @@
 namespace vernier::cuda {
 namespace {
 
-constexpr int kLaneColumns = 2;
-constexpr int kLaneParts = 2;                         ///< of a sum's: p and p + 8, whose sums meet first
+constexpr int kLaneParts = 4;                         ///< of a sum's: p, p + 4, p + 8 and p + 12
 constexpr int kColumnLanes = kKeyParts / kLaneParts;  ///< that share a column
-constexpr int kGroups = kWarpSize / kColumnLanes;     ///< of columns in a warp
-constexpr int kOwners = kColumnLanes / kLaneColumns;  ///< lanes that get the same column's sum
+constexpr int kWarpColumns = kWarpSize / kColumnLanes;
 constexpr int kBlockColumns = 32;
-constexpr int kThreads = kBlockColumns / kLaneColumns * kColumnLanes;
+constexpr int kThreads = kBlockColumns * kColumnLanes;
 
 /// 16 bytes from device to shared memory, or as many zeros.
 __device__ void copy_16(void* to, const void* from, bool is_there) {
@@ -36,7 +34,7 @@ __device__ void wait_for_copies() {
 /// What a block needs of a run of tokens.
 template <int kQuads>
 struct Run {
-  static constexpr int kTokens = kQuads > 2 ? 8 : 16;
+  static constexpr int kTokens = kQuads > 2 ? 16 : 32;
   static constexpr int kKeys = kQuads * kKeyStride;
   float keys[kTokens][2][kKeys];  ///< k and q
   float values[kTokens][kBlockColumns];
@@ -57,7 +55,7 @@ class RunSource {
     keys_ = args.keys_of(row + key_token(), args.key_head_of(head)) + key_piece();
     values_ = args.values_of(row + value_token(), head) + column;
     gates_ = args.gates + (row + thread()) * args.value_heads + head;
-    has_values_ = value_token() < kTokens && column < args.padded_values;
+    has_values_ = column < args.padded_values;
   }
   /// Asks for the next run, whose tokens behind the slice's last are zeros.
   __device__ void fetch(Run<kQuads>& run) {
@@ -66,8 +64,10 @@ class RunSource {
       const int t = key_token() + i * kPass;
       copy_16(&run.keys[t][0][key_piece()], keys_ + i * kPass * key_stride_, t < left_);
     }
-    if (value_token() < kTokens) {
-      copy_16(&run.values[value_token()][value_column()], values_, has_values_ && value_token() < left_);
+#pragma unroll
+    for (int i = 0; i < kTokens / kValuePass; ++i) {
+      const int t = value_token() + i * kValuePass;
+      copy_16(&run.values[t][value_column()], values_ + i * kValuePass * value_stride_, has_values_ && t < left_);
     }
     if (thread() < kTokens) copy_16(&run.gates[thread()], gates_, thread() < left_);
     keys_ += kTokens * key_stride_;
@@ -81,7 +81,8 @@ class RunSource {
   static constexpr int kKeyPieces = 2 * Run<kQuads>::kKeys / 4;
   static constexpr int kPass = kThreads / kKeyPieces;  ///< tokens whose keys all threads together take at once
   static constexpr int kValuePieces = kBlockColumns / 4;
-  static_assert(kThreads % kKeyPieces == 0 && kTokens % kPass == 0 && kTokens * kValuePieces <= kThreads);
+  static constexpr int kValuePass = kThreads / kValuePieces;
+  static_assert(kThreads % kKeyPieces == 0 && kTokens % kPass == 0 && kTokens % kValuePass == 0);
 
   __device__ static int thread() { return static_cast<int>(threadIdx.x); }
   __device__ static int key_token() { return thread() / kKeyPieces; }
@@ -125,139 +126,75 @@ struct Token {
   }
 };
 
-__device__ float from_lane(float value, int part_distance) {
-  return __shfl_xor_sync(0xFFFFFFFFU, value, part_distance * kGroups);
+__device__ float from_part(float value, int distance) {
+  return __shfl_xor_sync(0xFFFFFFFFU, value, distance * kWarpColumns);
 }
 
-/// Neighbouring columns of a row of the state.
-struct alignas(sizeof(float) * kLaneColumns) ColumnGroup {
-  float c[kLaneColumns];
-
-  /// Number c goes to place c ^ pattern; the second time it's back.
-  __device__ void permute(int pattern) {
-#pragma unroll
-    for (int bit = 1; bit < kLaneColumns; bit *= 2) {
-#pragma unroll
-      for (int i = 0; i < kLaneColumns; ++i) {
-        if ((i & bit) != 0) continue;
-        const float low = c[i];
-        const float high = c[i | bit];
-        c[i] = (pattern & bit) != 0 ? high : low;
-        c[i | bit] = (pattern & bit) != 0 ? low : high;
-      }
-    }
-  }
-};
-
-/// Sums of a token's products with the lane's columns, part by part.
+/// Sums of a token's products with a column, a lane's parts of it.
 struct PartSums {
-  float sums[kLaneColumns][kLaneParts];
+  float parts[kLaneParts];
+
+  /// Over the lane's parts.
+  __device__ float own() const { return __fadd_rn(__fadd_rn(parts[0], parts[2]), __fadd_rn(parts[1], parts[3])); }
 };
 
-/// A lane's part of its columns' state.
+/// A lane's part of its column's state.
 template <int kQuads>
-struct Columns {
+struct Column {
   static constexpr int kKeys = kQuads * 4;
-  float s[kLaneColumns][kLaneParts][kKeys];  ///< s[c] is column c ^ pattern of the group, s[0] the lane's own one
-  int part;                                  ///< the lower of the lane's two
-  int pattern;
-  int first;  ///< column of the group
+  float s[kLaneParts][kKeys];
+  int part;   ///< the lowest of the lane's
+  int index;  ///< of the column in the head
 
-  __device__ explicit Columns(int first_column) {
+  __device__ explicit Column(int first_column) {
     const auto thread = static_cast<int>(threadIdx.x);
     // Lanes that read the same keys are neighbours: their reads of shared memory are one.
-    part = thread % kWarpSize / kGroups;
-    pattern = part / kOwners;
-    first = first_column + (thread / kWarpSize * kGroups + thread % kGroups) * kLaneColumns;
+    part = thread % kWarpSize / kWarpColumns;
+    index = first_column + thread / kWarpSize * kWarpColumns + thread % kWarpColumns;
   }
-  __device__ int own() const { return first + pattern; }
   __device__ int key(int h, int r) const { return r / 4 * kKeyStride + (part + h * kColumnLanes) * 4 + r % 4; }
 
-  /// Whether rows of the state are whole groups.
-  __device__ static bool has_groups(const DeltaNetKernelArgs& args) {
-    return args.value_dim % kLaneColumns == 0 && reinterpret_cast<std::uintptr_t>(args.recurrent) % 16 == 0;
-  }
   __device__ void load(const DeltaNetKernelArgs& args, const float* state) {
-    const bool by_groups = has_groups(args);
 #pragma unroll
     for (int r = 0; r < kLaneParts * kKeys; ++r) {
       const int at = key(r / kKeys, r % kKeys);
-      ColumnGroup group = {};
-      if (at < args.key_dim) {
-        const float* const from = state + at * args.value_dim + first;
-        if (by_groups && first < args.value_dim) group = *reinterpret_cast<const ColumnGroup*>(from);
-#pragma unroll
-        for (int c = 0; c < kLaneColumns; ++c) {
-          if (!by_groups && first + c < args.value_dim) group.c[c] = from[c];
-        }
-      }
-      group.permute(pattern);
-#pragma unroll
-      for (int c = 0; c < kLaneColumns; ++c) s[c][r / kKeys][r % kKeys] = group.c[c];
+      const bool is_there = at < args.key_dim && index < args.value_dim;
+      s[r / kKeys][r % kKeys] = is_there ? state[at * args.value_dim + index] : 0.0F;
     }
   }
   __device__ void store(const DeltaNetKernelArgs& args, float* state) const {
-    const bool by_groups = has_groups(args);
 #pragma unroll
     for (int r = 0; r < kLaneParts * kKeys; ++r) {
       const int at = key(r / kKeys, r % kKeys);
-      if (at >= args.key_dim) continue;
-      ColumnGroup group;
-#pragma unroll
-      for (int c = 0; c < kLaneColumns; ++c) group.c[c] = s[c][r / kKeys][r % kKeys];
-      group.permute(pattern);
-      float* const to = state + at * args.value_dim + first;
-      if (by_groups && first < args.value_dim) *reinterpret_cast<ColumnGroup*>(to) = group;
-#pragma unroll
-      for (int c = 0; c < kLaneColumns; ++c) {
-        if (!by_groups && first + c < args.value_dim) to[c] = group.c[c];
-      }
+      if (at < args.key_dim && index < args.value_dim) state[at * args.value_dim + index] = s[r / kKeys][r % kKeys];
     }
   }
-
-  /// Adds column c's products.
-  __device__ void multiply(const float (&keys)[kLaneParts][kKeys], int c, PartSums& to) const {
+  __device__ PartSums multiply(const float (&keys)[kLaneParts][kKeys]) const {
+    PartSums result = {};
 #pragma unroll
     for (int r = 0; r < kKeys; ++r) {
 #pragma unroll
-      for (int h = 0; h < kLaneParts; ++h) to.sums[c][h] = __fmaf_rn(s[c][h][r], keys[h][r], to.sums[c][h]);
+      for (int h = 0; h < kLaneParts; ++h) result.parts[h] = __fmaf_rn(s[h][r], keys[h][r], result.parts[h]);
     }
+    return result;
   }
-  __device__ void update(const Token<kQuads>& now, float delta, int c) {
-#pragma unroll
-    for (int r = 0; r < kKeys; ++r) {
-#pragma unroll
-      for (int h = 0; h < kLaneParts; ++h) s[c][h][r] = next_state(s[c][h][r], now.gates.decay, now.k[h][r], delta);
-    }
-  }
-  __device__ void begin(const Token<kQuads>& now, PartSums& by_key) const {
-    by_key = {};
-    multiply(now.k, 0, by_key);
-    multiply(now.k, 1, by_key);
-  }
-  /// A token: the new state, and the next one's products with it. Returns the output of the lane's own column.
+  /// A token: the new state, and the next one's products with it. Returns the token's output.
   __device__ float advance(const Token<kQuads>& now, const Token<kQuads>& ahead, PartSums& by_key) {
-    PartSums by_query = {};
-    const float sent = from_lane(__fadd_rn(by_key.sums[1][0], by_key.sums[1][1]), 4);
-    multiply(now.q, 1, by_query);
-    float sum = __fadd_rn(__fadd_rn(by_key.sums[0][0], by_key.sums[0][1]), sent);
-    const float half = from_lane(sum, 2);
-    multiply(now.q, 0, by_query);
-    const float query_sent = from_lane(__fadd_rn(by_query.sums[1][0], by_query.sums[1][1]), 4);
+    float sum = by_key.own();
+    const float half = from_part(sum, 2);
+    float output = multiply(now.q).own();
     sum = __fadd_rn(sum, half);
-    sum = __fadd_rn(sum, from_lane(sum, 1));
+    sum = __fadd_rn(sum, from_part(sum, 1));
+    output = __fadd_rn(output, from_part(output, 2));
+    output = __fadd_rn(output, from_part(output, 1));
     const float delta = delta_of(now.gates, sum, now.v);
-    const float theirs = from_lane(delta, 4);
-    float output = __fadd_rn(__fadd_rn(by_query.sums[0][0], by_query.sums[0][1]), query_sent);
-    output = __fadd_rn(output, from_lane(output, 2));
-    output = __fadd_rn(output, from_lane(output, 1));
-    output = output_of(now.gates, output, delta);
-    by_key = {};
-    update(now, delta, 0);
-    multiply(ahead.k, 0, by_key);
-    update(now, theirs, 1);
-    multiply(ahead.k, 1, by_key);
-    return output;
+#pragma unroll
+    for (int r = 0; r < kKeys; ++r) {
+#pragma unroll
+      for (int h = 0; h < kLaneParts; ++h) s[h][r] = next_state(s[h][r], now.gates.decay, now.k[h][r], delta);
+    }
+    by_key = multiply(ahead.k);
+    return output_of(now.gates, output, delta);
   }
 };
 
@@ -302,7 +239,8 @@ __device__ int scanned_slice(const DeltaNetKernelArgs& args, int n) {
 template <int kQuads>
 __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
   constexpr int kTokens = Run<kQuads>::kTokens;
-  __shared__ __align__(16) Run<kQuads> runs[2];
+  extern __shared__ float4 scan_memory[];
+  auto* const runs = reinterpret_cast<Run<kQuads>*>(scan_memory);  // two
   release_successor();
   wait_for_predecessor();
   const DeviceSlice slice = args.step.slices[scanned_slice(args, static_cast<int>(blockIdx.z))];
@@ -311,14 +249,13 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
   RunSource<kQuads> source(args, slice, head, first_column);
   source.fetch(runs[0]);
   float* const state = args.state_of(slice.state_slot, head);
-  Columns<kQuads> columns(first_column);
-  columns.load(args, state);
+  Column<kQuads> column(first_column);
+  column.load(args, state);
   keep_inputs(args, slice);
-  const int own = columns.own() - first_column;
-  const bool writes = columns.part % kOwners == 0 && columns.own() < args.value_dim;
-  float* output =
-      args.outputs + (std::int64_t{slice.first_row} * args.value_heads + head) * args.value_dim + columns.own();
+  const int own = column.index - first_column;
+  const bool writes = column.part == 0 && column.index < args.value_dim;
   const std::int64_t output_stride = std::int64_t{args.value_heads} * args.value_dim;
+  float* output = args.outputs + slice.first_row * output_stride + head * args.value_dim + column.index;
   Token<kQuads> now;
   PartSums by_key;
   int which = 0;
@@ -330,34 +267,34 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
     __syncthreads();
     if (left > kTokens) source.fetch(runs[which]);
     if (start == 1) {
-      now.load(run, 0, columns.part, own);
-      columns.begin(now, by_key);
+      now.load(run, 0, column.part, own);
+      by_key = column.multiply(now.k);
     }
     const int count = min(kTokens, left);
 #pragma unroll 2
     for (int t = start; t < count; ++t) {
       Token<kQuads> ahead;
-      ahead.load(run, t, columns.part, own);
-      const float result = columns.advance(now, ahead, by_key);
+      ahead.load(run, t, column.part, own);
+      const float result = column.advance(now, ahead, by_key);
       if (writes) *output = result;
       output += output_stride;
       now = ahead;
     }
     start = 0;
   }
-  const float result = columns.advance(now, now, by_key);
+  const float result = column.advance(now, now, by_key);
   if (writes) *output = result;
-  columns.store(args, state);
+  column.store(args, state);
 }
 
-/// Shared memory beside the runs that lets no more blocks into a multiprocessor than an even spread needs. While the
-/// kernel in front still fills most of them, those that it has left would take several.
-std::size_t padding_bytes(const CudaContext& context, std::int64_t num_blocks, std::size_t run_bytes) {
+/// Shared memory for the runs, and more where that lets no more blocks into a multiprocessor than an even spread needs:
+/// while the kernel in front still fills most of them, those that it has left would take several.
+std::size_t shared_bytes(const CudaContext& context, std::int64_t num_blocks, std::size_t run_bytes) {
   constexpr std::int64_t kMostSpread = 3;
   const std::int64_t per_sm = (num_blocks + context.num_sms - 1) / context.num_sms;
-  if (per_sm > kMostSpread) return 0;
+  if (per_sm > kMostSpread) return run_bytes;
   const std::size_t least = context.max_shared_bytes / static_cast<std::size_t>(per_sm + 1) + 1;
-  return least > run_bytes ? least - run_bytes : 0;
+  return least > run_bytes ? least : run_bytes;
 }
 
 template <int kQuads>
@@ -365,8 +302,8 @@ Status scan(const CudaContext& context, const DeltaNetKernelArgs& args) {
   const dim3 grid(static_cast<unsigned>((args.value_dim + kBlockColumns - 1) / kBlockColumns),
                   static_cast<unsigned>(args.value_heads), static_cast<unsigned>(args.num_scanned));
   const std::int64_t num_blocks = std::int64_t{grid.x} * grid.y * grid.z;
-  const std::size_t padding = padding_bytes(context, num_blocks, 2 * sizeof(Run<kQuads>));
-  return launch(context, {grid, dim3(kThreads), padding}, scan_kernel<kQuads>, args);
+  const std::size_t bytes = shared_bytes(context, num_blocks, 2 * sizeof(Run<kQuads>));
+  return launch(context, {grid, dim3(kThreads), bytes}, scan_kernel<kQuads>, args);
 }
 
 }  // namespace

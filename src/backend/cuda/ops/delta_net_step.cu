@@ -1,5 +1,7 @@
 // The gated delta net's recurrence for single tokens: bound by reading and writing the state, in whole rows of a head.
 // With many of them on sm_90 the copy engines move it through shared memory, so that more of it is under way.
+#include <algorithm>
+
 #include "backend/cuda/ops/delta_net_kernels.h"
 #include "backend/cuda/ops/delta_net_math.cuh"
 
@@ -39,58 +41,75 @@ __device__ float component(const float4& four, int j) {
   return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
 }
 
-/// A warp's share of a head's state: two parts of its keys, four columns a lane.
-template <int kQuads>
+/// A warp's share of a head's state: two parts of its keys, four columns a lane. kHeld: in registers, else where load()
+/// has been told, in shared memory.
+template <int kQuads, bool kHeld>
 struct StateShare {
-  float4 rows[kPartsPerWarp][kQuads][4];
+  float4 rows[kHeld ? kPartsPerWarp : 1][kQuads][4];
+  const float* place;
+  std::int32_t key_dim;
+  std::int32_t value_dim;
   int warp;
   int column;
 
-  __device__ static constexpr int first_key(int warp, int part, int quad) {
-    return quad * kKeyStride + 4 * (warp + part * kWarps);
+  __device__ explicit StateShare(const DeltaNetKernelArgs& args)
+      : key_dim(args.key_dim),
+        value_dim(args.value_dim),
+        warp(static_cast<int>(threadIdx.x) / kWarpSize),
+        column(static_cast<int>(threadIdx.x) % kWarpSize * 4) {}
+  __device__ int first_key(int part, int quad) const { return quad * kKeyStride + 4 * (warp + part * kWarps); }
+  __device__ bool has(int key) const { return key < key_dim && column < value_dim; }
+  __device__ float4 read(int key) const { return load_four(place + key * value_dim + column, has(key)); }
+  __device__ float4 row(int part, int quad, int j) const {
+    if constexpr (kHeld) return rows[part][quad][j];
+    return read(first_key(part, quad) + j);
   }
-  __device__ void load(const DeltaNetKernelArgs& args, const float* state) {
+  __device__ void load(const float* state) {
+    place = state;
+    if constexpr (kHeld) {
 #pragma unroll
-    for (int p = 0; p < kPartsPerWarp; ++p) {
+      for (int p = 0; p < kPartsPerWarp; ++p) {
 #pragma unroll
-      for (int i = 0; i < kQuads * 4; ++i) {
-        const int key = first_key(warp, p, i / 4) + i % 4;
-        const bool inside = key < args.key_dim && column < args.value_dim;
-        rows[p][i / 4][i % 4] = load_four(state + key * args.value_dim + column, inside);
+        for (int i = 0; i < kQuads * 4; ++i) rows[p][i / 4][i % 4] = read(first_key(p, i / 4) + i % 4);
       }
     }
   }
-  /// The sum over the warp's keys, `keys` being k or q.
-  __device__ float4 product(const float* keys) const {
-    float4 sums[kPartsPerWarp] = {};
+  /// The sums over the warp's keys with k and with q.
+  __device__ void products(const float* k, const float* q, float4& by_key, float4& by_query) const {
+    float4 key_sums[kPartsPerWarp] = {};
+    float4 query_sums[kPartsPerWarp] = {};
 #pragma unroll
     for (int p = 0; p < kPartsPerWarp; ++p) {
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {
-        const float4 four = *reinterpret_cast<const float4*>(keys + first_key(warp, p, i));
-#pragma unroll
-        for (int j = 0; j < 4; ++j) accumulate(sums[p], rows[p][i][j], component(four, j));
-      }
-    }
-    return sum_of(sums[0], sums[1]);
-  }
-  __device__ void update(const DeltaNetKernelArgs& args, const float* keys, float decay, const float4& delta,
-                         float* state) const {
-#pragma unroll
-    for (int p = 0; p < kPartsPerWarp; ++p) {
-#pragma unroll
-      for (int i = 0; i < kQuads; ++i) {
-        const float4 four = *reinterpret_cast<const float4*>(keys + first_key(warp, p, i));
+        const float4 k4 = *reinterpret_cast<const float4*>(k + first_key(p, i));
+        const float4 q4 = *reinterpret_cast<const float4*>(q + first_key(p, i));
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const int key = first_key(warp, p, i) + j;
-          const float k = component(four, j);
-          const float4 old = rows[p][i][j];
-          const float4 next = make_float4(next_state(old.x, decay, k, delta.x), next_state(old.y, decay, k, delta.y),
-                                          next_state(old.z, decay, k, delta.z), next_state(old.w, decay, k, delta.w));
-          if (key < args.key_dim && column < args.value_dim) {
-            *reinterpret_cast<float4*>(state + key * args.value_dim + column) = next;
-          }
+          const float4 old = row(p, i, j);
+          accumulate(key_sums[p], old, component(k4, j));
+          accumulate(query_sums[p], old, component(q4, j));
+        }
+      }
+    }
+    by_key = sum_of(key_sums[0], key_sums[1]);
+    by_query = sum_of(query_sums[0], query_sums[1]);
+  }
+  __device__ void update(const float* k, float decay, const float4& delta, float* state) const {
+#pragma unroll
+    for (int p = 0; p < kPartsPerWarp; ++p) {
+#pragma unroll
+      for (int i = 0; i < kQuads; ++i) {
+        const float4 k4 = *reinterpret_cast<const float4*>(k + first_key(p, i));
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const int key = first_key(p, i) + j;
+          const float4 old = row(p, i, j);
+          const float kj = component(k4, j);
+          if (!has(key)) continue;
+          *reinterpret_cast<float4*>(state + key * value_dim + column) =
+              make_float4(next_state(old.x, decay, kj, delta.x), next_state(old.y, decay, kj, delta.y),
+                          next_state(old.z, decay, kj, delta.z), next_state(old.w, decay, kj, delta.w));
         }
       }
     }
@@ -180,10 +199,8 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
   if (slice.num_tokens != 1) return;
   if (kBulk && thread == 0) copy.fetch();
   const std::int64_t row = slice.first_row;
-  StateShare<kQuads> share;
-  share.warp = thread / kWarpSize;
-  share.column = thread % kWarpSize * 4;
-  if (!kBulk) share.load(args, state);
+  StateShare<kQuads, !kBulk> share(args);
+  if (!kBulk) share.load(state);
   const float* const k = args.keys_of(row, args.key_head_of(head));
   const DeltaNetGates gates = args.gates[row * args.value_heads + head];
   const bool has_column = thread < args.value_dim;
@@ -192,10 +209,13 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
   const float z = has_column ? args.z.data[row * args.z.stride + at] : 0.0F;
   if (kBulk) {
     copy.wait();
-    share.load(args, held);
+    share.load(held);
   }
-  *reinterpret_cast<float4*>(shared.by_key[share.warp] + share.column) = share.product(k);
-  *reinterpret_cast<float4*>(shared.by_query[share.warp] + share.column) = share.product(k + args.padded_keys);
+  float4 by_key;
+  float4 by_query;
+  share.products(k, k + args.padded_keys, by_key, by_query);
+  *reinterpret_cast<float4*>(shared.by_key[share.warp] + share.column) = by_key;
+  *reinterpret_cast<float4*>(shared.by_query[share.warp] + share.column) = by_query;
   __syncthreads();
   if (thread < kMostColumns) {
     const float delta = delta_of(gates, column_sum(shared.by_key, thread), v);
@@ -203,9 +223,7 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
     shared.output[thread] = output_of(gates, column_sum(shared.by_query, thread), delta);
   }
   __syncthreads();
-  if (kBulk) share.load(args, held);
-  share.update(args, k, gates.decay, *reinterpret_cast<const float4*>(shared.delta + share.column),
-               kBulk ? held : state);
+  share.update(k, gates.decay, *reinterpret_cast<const float4*>(shared.delta + share.column), kBulk ? held : state);
   if (kBulk) {
     StateCopy::publish();
     __syncthreads();
@@ -223,11 +241,14 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
 template <int kQuads>
 Status step(const CudaContext& context, const DeltaNetKernelArgs& args) {
   const dim3 grid(static_cast<unsigned>(args.value_heads), static_cast<unsigned>(args.step.num_slices));
+  constexpr std::size_t kPlainBytes = 32 << 10;  // beside what the kernel has anyway; launch() asks for 48 KiB and more
   const std::size_t state_bytes =
       static_cast<std::size_t>(args.key_dim) * static_cast<std::size_t>(args.value_dim) * sizeof(float);
+  const std::size_t bulk_bytes =
+      state_bytes > kPlainBytes ? std::max(state_bytes, (48 << 10) + sizeof(float4)) : state_bytes;
   const std::int64_t wave = std::int64_t{kBulkBlocksPerSm} * context.num_sms;
   if (context.capability >= 90 && std::int64_t{grid.x} * grid.y >= kBulkWaves * wave) {
-    return launch(context, {grid, dim3(kThreads), state_bytes}, step_kernel<kQuads, true>, args);
+    return launch(context, {grid, dim3(kThreads), bulk_bytes}, step_kernel<kQuads, true>, args);
   }
   return launch(context, {grid, dim3(kThreads)}, step_kernel<kQuads, false>, args);
 }
