@@ -167,10 +167,9 @@ ExpertGroups group_table(const std::int32_t* table, const GroupedUses& sizes) {
 cudaError_t group_uses(const std::int32_t* ids, const GroupedUses& sizes, std::int32_t* table,
                        const RoundedTokens& tokens, cudaStream_t stream) {
   constexpr std::int64_t kMostCounts = 48 * 1024 / 4;
-  constexpr std::int64_t kLeastWarps = 8;
-  const std::int64_t wanted = std::max(kLeastWarps, (sizes.uses + kWarp - 1) / kWarp);
-  const std::int64_t warps =
-      std::clamp<std::int64_t>(std::min(kMostCounts / sizes.experts, wanted), 1, kGroupThreads / kWarp);
+  constexpr std::int64_t kManyUses = 4096;
+  const std::int64_t wanted = sizes.uses > kManyUses ? kGroupThreads / kWarp : 8;  // each more is more to add up
+  const std::int64_t warps = std::clamp<std::int64_t>(kMostCounts / sizes.experts, 1, wanted);
   return launch_dependent(group_uses_kernel, dim3(static_cast<unsigned>(1 + tokens.rows)),
                           static_cast<unsigned>(warps * kWarp), static_cast<std::size_t>(warps * sizes.experts) * 4,
                           stream, ids, sizes, view_table(table, sizes), tokens);

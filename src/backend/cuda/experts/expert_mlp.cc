@@ -211,11 +211,12 @@ struct ExpertStep {
     return fits(bank.gate_up) && fits(bank.down) && uses * terms() >= kManyColumns * bank.experts;
   }
 
-  /// Whether there are kernels for experts with so few tokens that take the work of all together.
-  [[nodiscard]] bool is_few() const {
-    return terms() == 1 && few_kernels(bank.gate_up) != nullptr && few_kernels(bank.down) != nullptr && !is_async() &&
-           !is_wide() && few_shared_bytes(padded(dim)) <= context.max_shared_bytes;
+  /// Whether there are kernels for experts with few tokens that take the work of all together, and for so few.
+  [[nodiscard]] bool has_few() const {
+    return terms() == 1 && few_kernels(bank.gate_up) != nullptr && few_kernels(bank.down) != nullptr &&
+           few_shared_bytes(padded(dim)) <= context.max_shared_bytes;
   }
+  [[nodiscard]] bool is_few() const { return has_few() && !is_async() && !is_wide(); }
 
   Status multiply(Packing packing, const ExpertBatch& batch) const {
     if (is_wide()) {
@@ -248,9 +249,9 @@ struct ExpertStep {
 
   /// Whether the device has kernels for so many tokens an expert, as those of is_wide() but better.
   [[nodiscard]] bool is_async() const {
-    constexpr std::int64_t kColumns = 16;
+    const std::int64_t columns = has_few() ? 24 : 16;
     return has_async(context, bank.gate_up) && has_async(context, bank.down) && args.x.rows > 1 &&
-           uses * terms() >= kColumns * bank.experts;
+           uses * terms() >= columns * bank.experts;
   }
 
   /// Gathers the experts' tokens, then gate, up and the activation in one launch, and down in another.
@@ -300,8 +301,13 @@ struct ExpertStep {
     }
     const int columns = batch.groups.count != nullptr ? few_columns(uses, bank.experts) : 1;
     const auto blocks = static_cast<unsigned>(context.num_sms);
-    FewLaunch launch = {
-        .batch = batch, .next = &down, .columns = columns, .combine = {}, .blocks = blocks, .stream = context.stream};
+    FewLaunch launch = {.batch = batch,
+                        .next = &down,
+                        .columns = columns,
+                        .combine = {},
+                        .shared_bytes = context.max_shared_bytes,
+                        .blocks = blocks,
+                        .stream = context.stream};
     VN_CUDA(few_kernels(bank.gate_up)->gate_up(launch, gated));
     launch.batch = down;
     launch.next = nullptr;

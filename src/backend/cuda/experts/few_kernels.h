@@ -11,9 +11,9 @@ namespace vernier::cuda {
 /// Tokens that a group of a launch may have: 8, or 16 where experts have more on average.
 [[nodiscard]] constexpr int few_columns(std::int64_t uses, std::int64_t experts) { return uses > 5 * experts ? 16 : 8; }
 
-/// Shared memory of a block at most, for an input of so many columns.
+/// Shared memory of a block at least, for an input of so many columns.
 [[nodiscard]] constexpr std::size_t few_shared_bytes(std::int64_t cols) {
-  return 128 * 1024 + 2 * static_cast<std::size_t>(cols);
+  return 128 * 1024 + 2 * static_cast<std::size_t>(cols + 64);
 }
 
 struct FewLaunch {
@@ -22,6 +22,7 @@ struct FewLaunch {
   int columns = 8;                    ///< 8 or 16
   CombineExperts combine;             ///< of down with one token: done by who comes last; y is null elsewhere
   unsigned* arrivals = nullptr;       ///< for that: a zero for each 32 rows, and zeros again afterwards
+  std::size_t shared_bytes = 0;       ///< that a block may have: at least few_shared_bytes()
   unsigned blocks = 0;
   cudaStream_t stream = nullptr;
 };

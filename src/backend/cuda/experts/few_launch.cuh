@@ -15,23 +15,33 @@ __global__ void __launch_bounds__(kFewThreads, 1)
     few_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ FewTask task,
                const __grid_constant__ FewPlan whole, const __grid_constant__ FewPlan next_whole) {
   extern __shared__ __align__(128) unsigned char memory[];
+  FewPlan plan = whole;
+  FewPlan next = next_whole;
+  const bool is_known = batch.groups.count == nullptr;
+  if (is_known) {
+    plan.cut(batch.most_groups);
+    if constexpr (kGated) next.cut(batch.most_groups);
+  }
   if constexpr (kGated) {
-    // Which experts there are comes from the kernel in front, or one further; that of down may rely on it having ended.
     prefetch_table(batch.matrix[0], batch.experts);
     prefetch_table(batch.matrix[1], batch.experts);
     prefetch_table(next_whole.matrix, batch.experts);
+    // Which experts there are comes from the kernel in front, or one further; that of down may rely on it having ended.
     wait_for_predecessor();
   }
   release_successor();
-  const int groups = batch.groups.count != nullptr ? __ldcg(batch.groups.count) : batch.most_groups;
-  FewPlan plan = whole;
-  plan.cut(groups);
-  FewPlan next = next_whole;
-  if constexpr (kGated) next.cut(groups);
+  if (!is_known) {
+    const int groups = __ldcg(batch.groups.count);
+    plan.cut(groups);
+    if constexpr (kGated) next.cut(groups);
+  }
   const int partial_bytes = plan.most_slots * plan.segments * 2 * kGroups * 512;
-  const auto* staged = reinterpret_cast<const std::uint16_t*>(memory + partial_bytes);
-  const FewProduct<kPacking, kGroups, kGated> product = {
-      batch, task, plan, batch.x.rounded == nullptr ? staged : nullptr, reinterpret_cast<float4*>(memory)};
+  const FewProduct<kPacking, kGroups, kGated> product = {batch,
+                                                         task,
+                                                         plan,
+                                                         whole.begin_of,
+                                                         reinterpret_cast<std::uint16_t*>(memory + partial_bytes),
+                                                         reinterpret_cast<float4*>(memory)};
   product.run_all(next, static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32);
 }
 
@@ -42,7 +52,10 @@ inline FewPlan make_few_plan(const ExpertBatch& batch, int groups, int pair_rows
   plan.units = (batch.cols + kUnitCols - 1) / kUnitCols;
   plan.chunks = (plan.units + kChunkUnits - 1) / kChunkUnits;
   plan.segments = std::min(plan.chunks, kSegments);
-  plan.most_slots = kFewWarps / groups;
+  for (int i = 0; i <= plan.segments; ++i) plan.begin_of[i] = plan.chunks * i / plan.segments;
+  plan.part_of_segment = (0x10000 + plan.segments - 1) / plan.segments;
+  plan.stride = plan.units * kUnitCols + kColumnPadding;
+  plan.most_slots = groups == 1 ? kFewWarps : kFewWarps / 4;
   return plan;
 }
 
@@ -50,11 +63,15 @@ template <Packing kPacking, int kGroups, bool kGated>
 cudaError_t launch_few(const FewLaunch& launch, const GatedOutput& output) {
   const FewTask task = {output, launch.combine, launch.arrivals};
   const ExpertBatch& batch = launch.batch;
-  const FewPlan plan = make_few_plan(batch, kGroups, kGated ? kTileRows : 2 * kTileRows);
+  FewPlan plan = make_few_plan(batch, kGroups, kGated ? kTileRows : 2 * kTileRows);
   FewPlan next;
   if (launch.next != nullptr) next = make_few_plan(*launch.next, kGroups, 2 * kTileRows);
-  std::size_t bytes = static_cast<std::size_t>(plan.most_slots * plan.segments) * 2 * kGroups * 512;
-  if (batch.x.rounded == nullptr) bytes += static_cast<std::size_t>(plan.units) * kUnitCols * 2;
+  constexpr int kMostRows = 6 * 8 * kGroups;
+  const int rows = batch.x.rounded == nullptr ? 1 : batch.groups.count == nullptr ? batch.most_groups : kMostRows;
+  const std::size_t partial_bytes = static_cast<std::size_t>(plan.most_slots * plan.segments) * 2 * kGroups * 512;
+  const std::size_t row_bytes = static_cast<std::size_t>(plan.stride) * 2;
+  plan.most_rows = std::min(rows, static_cast<int>((launch.shared_bytes - partial_bytes) / row_bytes));
+  const std::size_t bytes = partial_bytes + static_cast<std::size_t>(plan.most_rows) * row_bytes;
   return launch_dependent(few_kernel<kPacking, kGroups, kGated>, dim3(launch.blocks), kFewThreads, bytes, launch.stream,
                           batch, task, plan, next);
 }

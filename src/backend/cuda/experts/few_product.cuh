@@ -31,9 +31,12 @@ struct FewProduct {
   const ExpertBatch& batch;
   const FewTask& task;
   const FewPlan& plan;
-  const std::uint16_t* staged;  ///< the one row of the input, or null
-  float4* partials;             ///< [slot][segment][tile][group][lane]
+  const int* begin_of;    ///< the plan's, in constant memory
+  std::uint16_t* staged;  ///< rows of the input, from the first place of the block's groups on
+  float4* partials;       ///< [slot][segment][tile][group][lane]
 
+  /// First chunk of a segment, or the end.
+  [[nodiscard]] __device__ __forceinline__ int first_chunk(int segment) const { return begin_of[segment]; }
   [[nodiscard]] __device__ const MatrixRef& matrix(int expert, int tile) const {
     return batch.matrix[kGated ? tile : 0][expert];
   }
@@ -55,8 +58,8 @@ struct FewProduct {
     while (feed.walk.next(plan, run)) {
       const int expert = expert_of(batch, run.group);
       if (expert < 0) continue;
-      const int chunk = plan.segment_begin(run.segment);
-      feed.chunks = plan.segment_begin(run.end_segment) - chunk;
+      const int chunk = first_chunk(run.segment);
+      feed.chunks = first_chunk(run.end_segment) - chunk;
       feed.units = plan.units - chunk * kChunkUnits;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
@@ -93,13 +96,32 @@ struct FewProduct {
   struct Columns {
     const std::uint16_t* at[kGroups];
   };
-  __device__ __forceinline__ void find_columns(const FewGroup& group, int lane, Columns& columns) const {
+  __device__ __forceinline__ void find_columns(const FewGroup& group, int first_place, int lane,
+                                               Columns& columns) const {
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
       const int column = min(i * 8 + lane / 4, group.count - 1);
-      const std::uint16_t* row = staged;
-      if (staged == nullptr) row = batch.x.rounded + x_row(batch, group, column) * batch.x.rounded_stride;
+      const int at = is_rounded() ? group.first + column - first_place : 0;
+      const std::uint16_t* row = staged + at * plan.stride;
+      if (at >= plan.most_rows) row = batch.x.rounded + x_row(batch, group.first + column) * batch.x.rounded_stride;
       columns.at[i] = row + lane % 4 * 16;
+    }
+  }
+  /// Else there is one row of fp32.
+  [[nodiscard]] __device__ bool is_rounded() const { return batch.x.rounded != nullptr; }
+
+  /// Copies the rows of the block's groups into shared memory, as many as have room.
+  __device__ void stage_rows(int first_place, int warp, int lane) const {
+    const FewGroup last = group_of(batch, (plan.end - 1) / plan.pairs);
+    const int rows = min(last.first + last.count - first_place, plan.most_rows);
+    const int pieces = plan.units * (kUnitCols / 8);
+    for (int r = warp; r < rows; r += kFewWarps) {
+      if (batch.groups.count == nullptr && expert_of(batch, first_place + r) < 0) continue;  // nobody wrote it
+      const auto* const from =
+          reinterpret_cast<const uint4*>(batch.x.rounded + x_row(batch, first_place + r) * batch.x.rounded_stride);
+      auto* const to = reinterpret_cast<uint4*>(staged + r * plan.stride);
+#pragma unroll 4
+      for (int i = lane; i < pieces; i += 32) to[i] = __ldcg(from + i);
     }
   }
 
@@ -170,9 +192,9 @@ struct FewProduct {
                                                const Columns& columns, Held& held, Feed& feed, int lane,
                                                Sums& totals) const {
     int segment = run.segment;
-    int end = plan.segment_begin(segment + 1);
+    int end = first_chunk(segment + 1);
     Sums sums = {};
-    for (int chunk = plan.segment_begin(segment); segment < run.end_segment;) {
+    for (int chunk = first_chunk(segment); segment < run.end_segment;) {
       multiply_chunk<kUsed>(held, feed, bias, columns, chunk * kChunkUnits, lane, sums);
       if (++chunk < end) continue;
 #pragma unroll
@@ -191,20 +213,20 @@ struct FewProduct {
         }
       }
       ++segment;
-      end = plan.segment_begin(segment + 1);
+      end = first_chunk(segment + 1);
     }
   }
 
   /// The results of a pair of tiles from its sums.
   __device__ void store(const FewGroup& group, int pair, int lane, const Sums& totals) const {
+    const MatrixRef of[2] = {matrix(group.expert, 0), matrix(group.expert, 1)};
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
       const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
       const int row_in_tile = lane / 4 + i % 4 / 2 * 8;
       if (column >= group.count) continue;
       const auto value = [&](int tile, int row) {
-        const MatrixRef& m = matrix(group.expert, tile);
-        return finish_product(m, row, totals[tile][i] * m.weight.rescale, nullptr);
+        return finish_product(of[tile], row, totals[tile][i] * of[tile].weight.rescale, nullptr);
       };
       if constexpr (kGated) {
         const int row = pair * kTileRows + row_in_tile;
@@ -212,7 +234,7 @@ struct FewProduct {
         store_terms(task.output.hidden + (group.first + column) * task.output.stride + row, 0, 1,
                     gated(task.output.spec, value(0, row), value(1, row)));
       } else {
-        float* const y = batch.y[0] + y_row(batch, group, column) * batch.y_stride;
+        float* const y = batch.y[0] + y_row(batch, group.first + column) * batch.y_stride;
 #pragma unroll
         for (int tile = 0; tile < 2; ++tile) {
           const int row = (pair * 2 + tile) * kTileRows + row_in_tile;
@@ -255,28 +277,28 @@ struct FewProduct {
     prefetch_bytes(w.scales + std::int64_t{tile} * scale_bytes, tiles * scale_bytes);
   }
 
-  __device__ __forceinline__ void run_all(const FewPlan& next, int warp, int lane) const {
-    Feed feed;
-    Held held;
-    feed.walk = FewWalk(plan, warp);
-    enter(feed, lane);
-    load_scales(feed, held.next_scales);
-#pragma unroll
-    for (int i = 0; i < kChunkUnits; ++i) {
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) load_unit(feed, i, tile, held.stage[tile]);
+  /// The input in shared memory, where it is one row of fp32: its first columns are on their way while the feed looks
+  /// up its experts.
+  struct StagedRow {
+    const FewProduct& product;
+    float4 first;
+    int col;
+
+    __device__ explicit StagedRow(const FewProduct& of) : product(of), col(static_cast<int>(threadIdx.x) * 4) {
+      if (!of.is_rounded()) first = load_columns(of.batch.x.data, col, of.batch.cols);
     }
-    advance(feed, lane);
-    if constexpr (kGated) {
-      prefetch_next(next, warp, lane);
-    } else {
-      wait_for_predecessor();
+    __device__ void store() const {
+      std::uint16_t* const to = product.staged;
+      const int padded = product.plan.units * kUnitCols;
+      if (col < padded) store_columns(to + col, 0, 1, first);
+      const int rest = static_cast<int>(blockDim.x) * 4;
+      if (rest < padded) {
+        round_row(product.batch.x.data + rest, {to + rest, 0, product.batch.cols - rest, padded - rest}, 1);
+      }
     }
-    if (staged != nullptr) {
-      StagedColumns row = {const_cast<std::uint16_t*>(staged), 0, batch.cols, plan.units * kUnitCols};
-      round_row(batch.x.data, row, 1);
-      __syncthreads();
-    }
+  };
+
+  __device__ __forceinline__ void multiply_all(Feed& feed, Held& held, int first_place, int lane, int warp) const {
     FewWalk walk(plan, warp);
     FewRun run;
     FewGroup group;
@@ -286,7 +308,7 @@ struct FewProduct {
       if (run.group != group.number) {
         group = group_of(batch, run.group);
         if (group.expert >= 0) {
-          find_columns(group, lane, columns);
+          find_columns(group, first_place, lane, columns);
 #pragma unroll
           for (int tile = 0; tile < 2; ++tile) bias[tile] = matrix(group.expert, tile).weight.scale_bias;
         }
@@ -303,10 +325,38 @@ struct FewProduct {
       }
       if (run.slot < 0) finish(group, run.pair, lane, totals);
     }
+  }
+
+  __device__ __forceinline__ void run_all(const FewPlan& next, int warp, int lane) const {
+    const StagedRow row(*this);
+    Feed feed;
+    Held held;
+    feed.walk = FewWalk(plan, warp);
+    enter(feed, lane);
+    load_scales(feed, held.next_scales);
+#pragma unroll
+    for (int i = 0; i < kChunkUnits; ++i) {
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) load_unit(feed, i, tile, held.stage[tile]);
+    }
+    advance(feed, lane);
+    if constexpr (kGated) {
+      prefetch_next(next, warp, lane);
+    } else {
+      wait_for_predecessor();
+    }
+    if (plan.begin == plan.end) return;
+    const int first_place = group_of(batch, plan.begin / plan.pairs).first;
+    if (is_rounded()) {
+      stage_rows(first_place, warp, lane);
+    } else {
+      row.store();
+    }
+    __syncthreads();
+    multiply_all(feed, held, first_place, lane, warp);
     if (plan.slots == 0) return;
     __syncthreads();
-    if (warp >= plan.slots) return;
-    finish_slot(warp, lane);
+    if (warp < plan.slots) finish_slot(warp, lane);
   }
 
   /// Adds a slot's segments up.
@@ -316,14 +366,14 @@ struct FewProduct {
     Sums totals;
 #pragma unroll
     for (int i = 0; i < 2 * kGroups; ++i) {
+      const bool is_used = group.expert >= 0 && i % kGroups * 8 < group.count;
       float4 total = {-0.0F, -0.0F, -0.0F, -0.0F};
-      if (group.expert >= 0 && i % kGroups * 8 < group.count) {
-#pragma unroll 1
-        for (int segment = 0; segment < plan.segments; ++segment) {
-          const float4 sum = partial(slot, segment, lane)[i * 32];
-          total = {__fadd_rn(total.x, sum.x), __fadd_rn(total.y, sum.y), __fadd_rn(total.z, sum.z),
-                   __fadd_rn(total.w, sum.w)};
-        }
+#pragma unroll
+      for (int segment = 0; segment < kSegments; ++segment) {
+        if (!is_used || segment >= plan.segments) continue;
+        const float4 sum = partial(slot, segment, lane)[i * 32];
+        total = {__fadd_rn(total.x, sum.x), __fadd_rn(total.y, sum.y), __fadd_rn(total.z, sum.z),
+                 __fadd_rn(total.w, sum.w)};
       }
       float* const to = &totals[i / kGroups][i % kGroups * 4];
       to[0] = total.x;

@@ -21,21 +21,23 @@ struct FewPlan {
   int units = 0;                      ///< of a row
   int chunks = 0;                     ///< of a row
   int segments = 0;                   ///< of a row, that are not empty
+  int begin_of[kSegments + 1] = {};   ///< first chunk of each segment, and the end
+  int part_of_segment = 0;            ///< 2^16 / segments, rounded up
+  int stride = 0;                     ///< of a row of the input in shared memory
+  int most_rows = 0;                  ///< of the input that it has room for
   int most_slots = 0;                 ///< pairs that shared memory has room for
   // Of the block, on the device:
   int begin = 0;
   int end = 0;
-  int rounds = 0;  ///< whole pairs for every warp
-  int slots = 0;   ///< pairs, the last ones, whose segments are dealt to the warps
-
-  [[nodiscard]] VN_HOST_DEVICE int segment_begin(int segment) const { return chunks * segment / segments; }
+  int slots = 0;  ///< pairs, the last ones, whose segments are dealt to the warps
 
   __device__ void cut(int groups) {
-    const std::int64_t all = std::int64_t{groups} * pairs;
-    begin = static_cast<int>(all * blockIdx.x / gridDim.x);
-    end = static_cast<int>(all * (blockIdx.x + 1) / gridDim.x);
-    rounds = (end - begin) / kFewWarps;
-    slots = end - begin - rounds * kFewWarps;
+    const unsigned all = static_cast<unsigned>(groups * pairs);
+    const unsigned each = all / gridDim.x;
+    const unsigned more = all - each * gridDim.x;  // blocks with one pair more
+    begin = static_cast<int>(blockIdx.x * each + min(blockIdx.x, more));
+    end = begin + static_cast<int>(each + (blockIdx.x < more ? 1 : 0));
+    slots = (end - begin) % kFewWarps;
     if (slots > most_slots) slots = 0;  // they go round once more, some warps without
   }
 };
@@ -62,6 +64,7 @@ class FewWalk {
   FewWalk() = default;
   __device__ FewWalk(const FewPlan& plan, int warp)
       : next_(plan.begin + warp),
+        group_(plan.begin / plan.pairs),
         at_(plan.slots * plan.segments * warp / kFewWarps),
         end_(plan.slots * plan.segments * (warp + 1) / kFewWarps) {}
 
@@ -75,19 +78,21 @@ class FewWalk {
       run.slot = -1;
     } else {
       if (at_ >= end_) return false;
-      run.slot = at_ / plan.segments;
+      run.slot = at_ * plan.part_of_segment >> 16;
       run.segment = at_ - run.slot * plan.segments;
       run.end_segment = min(plan.segments, run.segment + end_ - at_);
       at_ += run.end_segment - run.segment;
       pair = split + run.slot;
     }
-    run.group = pair / plan.pairs;
-    run.pair = pair - run.group * plan.pairs;
+    while (pair >= (group_ + 1) * plan.pairs) ++group_;
+    run.group = group_;
+    run.pair = pair - group_ * plan.pairs;
     return true;
   }
 
  private:
   int next_ = 0;
+  int group_ = 0;
   int at_ = 0;
   int end_ = 0;
 };
@@ -112,14 +117,14 @@ __device__ __forceinline__ FewGroup group_of(const ExpertBatch& batch, int numbe
   }
   return group;
 }
-__device__ __forceinline__ std::int64_t use_of(const ExpertBatch& batch, const FewGroup& group, int column) {
-  return batch.groups.count == nullptr ? group.first : __ldcg(batch.groups.uses + group.first + column);
+__device__ __forceinline__ std::int64_t use_of(const ExpertBatch& batch, int place) {
+  return batch.groups.count == nullptr ? place : __ldcg(batch.groups.uses + place);
 }
-__device__ __forceinline__ std::int64_t x_row(const ExpertBatch& batch, const FewGroup& group, int column) {
-  return batch.x_by_place ? group.first + column : use_of(batch, group, column) / batch.top_k;
+__device__ __forceinline__ std::int64_t x_row(const ExpertBatch& batch, int place) {
+  return batch.x_by_place ? place : use_of(batch, place) / batch.top_k;
 }
-__device__ __forceinline__ std::int64_t y_row(const ExpertBatch& batch, const FewGroup& group, int column) {
-  return batch.y_by_use ? use_of(batch, group, column) : group.first + column;
+__device__ __forceinline__ std::int64_t y_row(const ExpertBatch& batch, int place) {
+  return batch.y_by_use ? use_of(batch, place) : place;
 }
 
 /// Asks for a table of experts, of which a thread takes a line.
