@@ -15,7 +15,26 @@ constexpr int kRowsOfBlock = 128;
 /// Tiles of tokens that blocks take together, row by row: their input stays in the caches.
 constexpr int kTokenTilesAtOnce = 8;
 
-/// The job of a group of warps in a linear.
+/// Rows of each matrix that a block takes: gate and up share one.
+__device__ inline int async_rows(const AsyncSource& source) {
+  return source.hidden.data != nullptr ? kRowsOfBlock / 2 : kRowsOfBlock;
+}
+
+/// The job of a group of warps, of which `product` says which matrices, row tile and tokens.
+__device__ inline AsyncJob async_job(const AsyncSource& source, const ProductJob& product, int group) {
+  const bool gated = source.hidden.data != nullptr;
+  const int rows = async_rows(source);
+  AsyncJob job;
+  job.product = product;
+  job.matrix = gated && group == 1 ? product.second : product.matrix;
+  job.row = product.tile * rows + (gated ? 0 : group * kRowsOfBlock / 2);
+  job.tile = product.tile * (rows / kTileRows);
+  const int tokens = product.end_token - product.first_token;
+  job.blocks = (tokens + kBlockTokens - 1) / kBlockTokens * source.x.terms;
+  return job;
+}
+
+/// Of a linear.
 __device__ inline AsyncJob async_linear_job(const AsyncSource& source, int number, int group) {
   const int pairs = (source.row_tiles + 1) / 2;
   const int begin = number / (pairs * kTokenTilesAtOnce) * kTokenTilesAtOnce;
@@ -24,38 +43,36 @@ __device__ inline AsyncJob async_linear_job(const AsyncSource& source, int numbe
   const int row_tile = rest / width * 2 + static_cast<int>(cluster_rank());
   const int token_tile = begin + rest % width;
   const int most = source.blocks * kBlockTokens / source.x.terms;
-  AsyncJob job;
-  job.product = linear_job(source.linear, {kRowsOfBlock, most}, min(row_tile, source.row_tiles - 1), 0);
-  job.product.first_token = token_tile * most;
-  job.product.end_token = min(job.product.first_token + most, source.linear.tokens);
-  job.stores = row_tile < source.row_tiles;
-  job.matrix = job.product.matrix;
-  job.row = job.product.tile * kRowsOfBlock + group * kRowsOfBlock / 2;
-  job.tile = job.product.tile * (kRowsOfBlock / kTileRows);
+  ProductJob product = linear_job(source.linear, {async_rows(source), most}, min(row_tile, source.row_tiles - 1), 0);
+  product.second = &source.linear.matrix[1];
+  product.first_token = token_tile * most;
+  product.end_token = min(product.first_token + most, source.linear.tokens);
+  AsyncJob job = async_job(source, product, group);
   job.block = token_tile * source.blocks;
-  const int tokens = job.product.end_token - job.product.first_token;
-  job.blocks = (tokens + kBlockTokens - 1) / kBlockTokens * source.x.terms;
+  job.stores = row_tile < source.row_tiles;
   return job;
 }
 
-/// The same of experts. Gate and up share a block, 64 rows each.
+/// Of experts.
 __device__ inline AsyncJob async_expert_job(const AsyncSource& source, int number, int group) {
-  const bool gated = source.hidden.data != nullptr;
-  const int rows = gated ? kRowsOfBlock / 2 : kRowsOfBlock;
   const int pairs = (source.row_tiles + 1) / 2;
   const TokenTile tile = source.tiles.tile[number / pairs];
   const int row_tile = number % pairs * 2 + static_cast<int>(cluster_rank());
-  AsyncJob job;
-  job.product = expert_job(source.experts, rows, min(row_tile, source.row_tiles - 1), tile.group);
-  job.product.first_token = tile.first;
-  job.product.end_token = tile.first + tile.count;
-  job.stores = row_tile < source.row_tiles;
-  job.matrix = gated && group == 1 ? job.product.second : job.product.matrix;
-  job.row = job.product.tile * rows + (gated ? 0 : group * kRowsOfBlock / 2);
-  job.tile = job.product.tile * (rows / kTileRows);
+  ProductJob product = expert_job(source.experts, async_rows(source), min(row_tile, source.row_tiles - 1), tile.group);
+  product.first_token = tile.first;
+  product.end_token = tile.first + tile.count;
+  AsyncJob job = async_job(source, product, group);
   job.block = tile.block;
-  job.blocks = (tile.count + kBlockTokens - 1) / kBlockTokens * source.x.terms;
+  job.stores = row_tile < source.row_tiles;
   return job;
+}
+
+/// The same, but the compiler doesn't know: what it reads of it, it can't keep in registers from job to job.
+template <class T>
+__device__ __forceinline__ const T& unknown(const T& value) {
+  const T* at = &value;
+  asm volatile("" : "+l"(at));
+  return *at;
 }
 
 template <Packing kPacking>
@@ -81,11 +98,14 @@ struct AsyncBlock {
     }
   }
 
+  /// Job `number`, which is found out once more for the store: else it would take registers all the while.
   template <int kBlocks>
-  static __device__ __forceinline__ void run(const AsyncSource& source, const AsyncJob& job, Place& at,
+  static __device__ __forceinline__ void run(const AsyncSource& source, const AsyncJob& early, int number, Place& at,
                                              Shared& shared) {
     float totals[16 * kBlocks];
-    Product::template multiply<kBlocks>(job, at, shared, totals);
+    Product::template multiply<kBlocks>(early, at, shared, totals);
+    asm volatile("" : "+r"(number));
+    const AsyncJob job = AsyncBlock::job(unknown(source), number, static_cast<int>(threadIdx.x) / 128);
     if constexpr (kBlocks == 3) {
       if (source.x.terms == 3) return store<kBlocks, 16>(source, job, totals, shared);
     }
@@ -102,7 +122,7 @@ struct AsyncBlock {
     const int clusters = static_cast<int>(gridDim.x) / 2;
     Place at;
     if (group == 2) {
-      give_registers<56>();
+      give_registers<40>();
       if (threadIdx.x % 32 == 0) {
         for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
           const AsyncJob now = job(source, i, group);
@@ -111,14 +131,14 @@ struct AsyncBlock {
         }
       }
     } else {
-      take_registers<224>();
+      take_registers<232>();
       for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-        const AsyncJob now = job(source, i, group);
+        const AsyncJob now = job(unknown(source), i, group);
         switch (now.blocks) {
-          case 1: run<1>(source, now, at, shared); break;
-          case 2: run<2>(source, now, at, shared); break;
-          case 3: run<3>(source, now, at, shared); break;
-          default: run<4>(source, now, at, shared); break;
+          case 1: run<1>(source, now, i, at, shared); break;
+          case 2: run<2>(source, now, i, at, shared); break;
+          case 3: run<3>(source, now, i, at, shared); break;
+          default: run<4>(source, now, i, at, shared); break;
         }
       }
     }

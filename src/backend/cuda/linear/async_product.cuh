@@ -50,12 +50,14 @@ struct AsyncShared {
   alignas(8) std::uint64_t empty[kDepth];
 };
 
-/// A stage of the ring, and how often it came round.
+/// A stage of the ring, how often it came round, and the number of stages so far.
 template <int kDepth>
 struct RingPlace {
   int stage = 0;
   unsigned parity = 0;
+  unsigned turn = 0;
   __device__ __forceinline__ void advance() {
+    ++turn;
     if (++stage == kDepth) {
       stage = 0;
       parity ^= 1;
@@ -105,10 +107,12 @@ struct AsyncProduct {
     }
   };
 
-  /// One thread of each of four warps: asks for every fourth unit of a job. A copy takes a thread long to ask for.
+  /// One thread of each of four warps: asks for every fourth unit, counted over all jobs, so that it has seen the end
+  /// of all uses of a stage but the last. A copy takes a thread long to ask for.
   static __device__ void produce(const AsyncJob& job, const MatrixRef& second, const TiledInput& x, Place& at,
                                  Shared& shared) {
-    const int own = static_cast<int>(threadIdx.x) / 32 % 4;
+    const unsigned own = threadIdx.x / 32 % 4;
+    static_assert(Shared::kDepth >= 4);
     const int rank = static_cast<int>(cluster_rank());
     const int units = job.matrix->weight.units;
     const bool is_gated = job.matrix != &second;
@@ -119,7 +123,7 @@ struct AsyncProduct {
     const std::uint32_t bytes = static_cast<std::uint32_t>(Shared::kCodeBytes + job.blocks * kTileBytes);
 #pragma unroll 1
     for (int unit = 0; unit < units; ++unit) {
-      if (unit % 4 == own) {
+      if (at.turn % 4 == own) {
         const std::uint32_t full = shared_address(&shared.full[at.stage]);
         wait_for_phase(shared_address(&shared.empty[at.stage]), at.parity ^ 1);
         arrive_expecting(full, bytes);
@@ -195,6 +199,14 @@ struct AsyncProduct {
     return (i < 2 ? chunk.x : chunk.y) >> (i % 2 * 16);
   }
 
+  /// Keeps the compiler from putting off what makes a fragment.
+  static __device__ __forceinline__ void pin_fragments(FragmentA (&fragment)[4]) {
+#pragma unroll
+    for (FragmentA& a : fragment) {
+      asm volatile("" : "+r"(a.word[0]), "+r"(a.word[1]), "+r"(a.word[2]), "+r"(a.word[3])::"memory");
+    }
+  }
+
   /// A stage that this warp has done with is free for both blocks.
   static __device__ __forceinline__ void release(int stage, Shared& shared) {
     const unsigned lane = threadIdx.x % 32;
@@ -206,16 +218,39 @@ struct AsyncProduct {
     const std::byte* codes;  ///< the lane's in the ring's first stage
     std::uint64_t input;     ///< descriptor of the ring's first stage
     Weights weights;
+    uint2 scales;   ///< of the chunk whose units are being decoded
     int held = -1;  ///< a stage that the tensor cores may still read
+
+    __device__ void begin(const AsyncJob& job, Shared& shared) {
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const int warp = static_cast<int>(threadIdx.x) / 32;
+      codes = shared.codes[0] + warp * unit_bytes(kPacking) + lane * 16;
+      input = describe_b(shared_address(shared.input[0]));
+      weights.begin(job, job.row + warp % 4 * kTileRows);
+      next_chunk(0);
+    }
+    __device__ __forceinline__ void next_chunk(int unit) {
+      scales = weights.next;
+      weights.load_next(unit + kChunkUnits);
+    }
   };
 
-  /// Begins with a unit: waits for it, decodes and leaves the rest to the tensor cores.
+  /// Waits for a unit, if there is one.
+  static __device__ __forceinline__ void wait_for_unit(const Walk& walk, int unit, const Place& at, Shared& shared) {
+    if (unit < walk.weights.units) wait_for_phase(shared_address(&shared.full[at.stage]), at.parity);
+  }
+
+  /// The fragments of unit i of a chunk, which has arrived. They are there before anything that follows.
+  static __device__ __forceinline__ void decode_unit_of(const Walk& walk, int stage, int i, FragmentA (&out)[4]) {
+    decode(walk.codes + stage * Shared::kCodeBytes, scales_of(walk.scales, i), walk.weights.bias, out);
+    pin_fragments(out);
+  }
+
+  /// Leaves a decoded unit to the tensor cores.
   template <int kSums>
-  static __device__ __forceinline__ void start_unit(const Walk& walk, const Place& at, std::uint32_t scales, int keep,
-                                                    Shared& shared, FragmentA (&fragment)[4], float (&sums)[kSums]) {
-    wait_for_phase(shared_address(&shared.full[at.stage]), at.parity);
-    decode(walk.codes + at.stage * Shared::kCodeBytes, scales, walk.weights.bias, fragment);
-    const std::uint64_t b = walk.input + static_cast<std::uint64_t>(at.stage * (Shared::kInputBytes / 16));
+  static __device__ __forceinline__ void start_unit(const Walk& walk, int stage, const FragmentA (&fragment)[4],
+                                                    int keep, float (&sums)[kSums]) {
+    const std::uint64_t b = walk.input + static_cast<std::uint64_t>(stage * (Shared::kInputBytes / 16));
     begin_async();
     multiply_add_async(sums, fragment[0], b, keep);
 #pragma unroll
@@ -225,23 +260,26 @@ struct AsyncProduct {
     commit_async();
   }
 
-  /// Segment sums, whole chunks and what remains of the last. Leaves nothing with the tensor cores.
+  /// Sums of a segment, whose first unit is decoded in fragment[0]: whole chunks and what remains of the last. While
+  /// the tensor cores are at a unit, the next is decoded, be it of the next segment. Leaves nothing with them.
   template <int kSums>
   static __device__ __forceinline__ void multiply_segment(Walk& walk, int begin, int end, Place& at, Shared& shared,
-                                                          float (&sums)[kSums]) {
-    FragmentA fragment[2][4];
+                                                          FragmentA (&fragment)[2][4], float (&sums)[kSums]) {
     int unit = begin;
     pin_sums(sums);
+#pragma unroll 1
     for (; unit + kChunkUnits <= end; unit += kChunkUnits) {
-      const uint2 scales = walk.weights.next;
-      walk.weights.load_next(unit + kChunkUnits);
 #pragma unroll
       for (int i = 0; i < kChunkUnits; ++i) {
-        start_unit(walk, at, scales_of(scales, i), i > 0 || unit != begin, shared, fragment[i % 2], sums);
+        start_unit(walk, at.stage, fragment[i % 2], i > 0 || unit != begin, sums);
+        const int stage = at.stage;
+        at.advance();
         wait_async<1>();
         if (walk.held >= 0) release(walk.held, shared);
-        walk.held = at.stage;
-        at.advance();
+        walk.held = stage;
+        wait_for_unit(walk, unit + i + 1, at, shared);
+        if (i + 1 == kChunkUnits) walk.next_chunk(unit + kChunkUnits);
+        decode_unit_of(walk, at.stage, (i + 1) % kChunkUnits, fragment[(i + 1) % 2]);
       }
     }
     wait_async<0>();
@@ -249,7 +287,11 @@ struct AsyncProduct {
     if (walk.held >= 0) release(walk.held, shared);
     walk.held = -1;
     for (int i = 0; unit < end; ++unit, ++i) {
-      start_unit(walk, at, scales_of(walk.weights.next, i), unit != begin, shared, fragment[0], sums);
+      if (i > 0) {
+        wait_for_unit(walk, unit, at, shared);
+        decode_unit_of(walk, at.stage, i, fragment[0]);
+      }
+      start_unit(walk, at.stage, fragment[0], unit != begin, sums);
       wait_async<0>();
       pin_sums(sums);
       release(at.stage, shared);
@@ -257,40 +299,46 @@ struct AsyncProduct {
     }
   }
 
-  /// The same with scales of a grid: sums of 128 columns are scaled and added.
+  /// The same with scales of a grid: sums of 128 columns are scaled and added. Nothing is decoded beforehand: the sums
+  /// leave no registers for it.
   template <int kSums>
   static __device__ __forceinline__ void multiply_grid_segment(Walk& walk, int begin, int end, Place& at,
                                                                Shared& shared, float (&sums)[kSums]) {
     float part[kSums];
     FragmentA fragment[2][4];
+    const auto start = [&](int unit, FragmentA(&into)[4], int keep) __attribute__((always_inline)) {
+      wait_for_unit(walk, unit, at, shared);
+      decode(walk.codes + at.stage * Shared::kCodeBytes, 0, walk.weights.bias, into);
+      start_unit(walk, at.stage, into, keep, part);
+    };
+    const auto add = [&](int unit) __attribute__((always_inline)) {
+      const float low = walk.weights.grid[0][unit * kUnitCols / kGridCols];
+      const float high = walk.weights.grid[1][unit * kUnitCols / kGridCols];
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) sums[i] = __fmaf_rn(i % 4 < 2 ? low : high, part[i], sums[i]);
+    };
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
     int unit = begin;
     for (; unit + 2 <= end; unit += 2) {
       const int first = at.stage;
-      start_unit(walk, at, 0, 0, shared, fragment[0], part);
+      start(unit, fragment[0], 0);
       at.advance();
-      start_unit(walk, at, 0, 1, shared, fragment[1], part);
-      const float low = walk.weights.grid[0][unit * kUnitCols / kGridCols];
-      const float high = walk.weights.grid[1][unit * kUnitCols / kGridCols];
+      start(unit + 1, fragment[1], 1);
       wait_async<0>();
       pin_sums(part);
       release(first, shared);
       release(at.stage, shared);
       at.advance();
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums[i] = __fmaf_rn(i % 4 < 2 ? low : high, part[i], sums[i]);
+      add(unit);
     }
     if (unit < end) {
-      start_unit(walk, at, 0, 0, shared, fragment[0], part);
+      start(unit, fragment[0], 0);
       wait_async<0>();
       pin_sums(part);
       release(at.stage, shared);
       at.advance();
-      const float low = walk.weights.grid[0][unit * kUnitCols / kGridCols];
-      const float high = walk.weights.grid[1][unit * kUnitCols / kGridCols];
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums[i] = __fmaf_rn(i % 4 < 2 ? low : high, part[i], sums[i]);
+      add(unit);
     }
   }
 
@@ -299,24 +347,25 @@ struct AsyncProduct {
   static __device__ __forceinline__ void multiply(const AsyncJob& job, Place& at, Shared& shared,
                                                   float (&totals)[16 * kBlocks]) {
     constexpr int kSums = 16 * kBlocks;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
     Walk walk;
-    walk.codes = shared.codes[0] + warp * unit_bytes(kPacking) + lane * 16;
-    walk.input = describe_b(shared_address(shared.input[0]));
-    walk.weights.begin(job, job.row + warp % 4 * kTileRows);
-    const int units = walk.weights.units;
+    walk.begin(job, shared);
+    FragmentA fragment[2][4];
+    if constexpr (!kHasGrid) {
+      wait_for_unit(walk, 0, at, shared);
+      decode_unit_of(walk, at.stage, 0, fragment[0]);
+    }
 #pragma unroll
     for (int i = 0; i < kSums; ++i) totals[i] = -0.0F;  // adds nothing, not even a sign
+#pragma unroll 1
     for (int segment = 0; segment < kSegments; ++segment) {
-      const int begin = segment_begin(units, segment);
-      const int end = segment_begin(units, segment + 1);
+      const int begin = segment_begin(walk.weights.units, segment);
+      const int end = segment_begin(walk.weights.units, segment + 1);
       if (begin == end) continue;
       float sums[kSums] = {};
       if constexpr (kHasGrid) {
         multiply_grid_segment(walk, begin, end, at, shared, sums);
       } else {
-        multiply_segment(walk, begin, end, at, shared, sums);
+        multiply_segment(walk, begin, end, at, shared, fragment, sums);
       }
 #pragma unroll
       for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
