@@ -11,13 +11,13 @@ namespace {
 constexpr int kRowsOfBlock = 128;
 
 /// Columns of a product's tiles, in blocks of 32 tokens: those with which the device is done first. A tile takes about
-/// so long as its columns and a few more.
+/// so long as its columns and a few more. Three blocks would take as long as four.
 int choose_blocks(const CudaContext& context, int tokens, int row_tiles) {
   constexpr int kMost = most_tile_tokens(1) / kBlockTokens;
   constexpr int kExtraColumns = 24;
   int best = kMost;
   std::int64_t least = 0;
-  for (int blocks = kMost; blocks > 0; --blocks) {
+  for (int blocks = kMost; blocks > 0; blocks /= 2) {
     const int columns = blocks * kBlockTokens;
     const std::int64_t jobs = std::int64_t{(row_tiles + 1) / 2} * ((tokens + columns - 1) / columns);
     const std::int64_t clusters = context.num_sms / 2;

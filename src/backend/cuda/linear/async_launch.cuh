@@ -75,7 +75,8 @@ __device__ __forceinline__ const T& unknown(const T& value) {
   return *at;
 }
 
-template <Packing kPacking>
+/// With kTerms columns a token.
+template <Packing kPacking, int kTerms>
 struct AsyncBlock {
   using Product = AsyncProduct<kPacking>;
   using Shared = typename Product::Shared;
@@ -106,10 +107,7 @@ struct AsyncBlock {
     Product::template multiply<kBlocks>(early, at, shared, totals);
     asm volatile("" : "+r"(number));
     const AsyncJob job = AsyncBlock::job(unknown(source), number, static_cast<int>(threadIdx.x) / 128);
-    if constexpr (kBlocks == 3) {
-      if (source.x.terms == 3) return store<kBlocks, 16>(source, job, totals, shared);
-    }
-    store<kBlocks, 16 * kBlocks>(source, job, totals, shared);
+    store<kBlocks, 16 * kBlocks / kTerms>(source, job, totals, shared);
   }
 
   static __device__ void run_all(const AsyncSource& source, Shared& shared) {
@@ -134,11 +132,14 @@ struct AsyncBlock {
       take_registers<232>();
       for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
         const AsyncJob now = job(unknown(source), i, group);
-        switch (now.blocks) {
-          case 1: run<1>(source, now, i, at, shared); break;
-          case 2: run<2>(source, now, i, at, shared); break;
-          case 3: run<3>(source, now, i, at, shared); break;
-          default: run<4>(source, now, i, at, shared); break;
+        if constexpr (kTerms == 3) {
+          run<3>(source, now, i, at, shared);
+        } else if (now.blocks == 1) {
+          run<1>(source, now, i, at, shared);
+        } else if (now.blocks == 2) {
+          run<2>(source, now, i, at, shared);
+        } else {
+          run<4>(source, now, i, at, shared);  // also of 3: sums of the fourth come to nothing
         }
       }
     }
@@ -149,20 +150,22 @@ struct AsyncBlock {
 
 #endif
 
-/// Clusters of two blocks, a block for each multiprocessor.
-template <Packing kPacking>
+/// Clusters of two blocks, a block for each multiprocessor. A kernel of its own for each number of terms: in one, the
+/// compiler ran out of registers.
+template <Packing kPacking, int kTerms>
 __global__ void __launch_bounds__(kAsyncThreads, 1) async_product_kernel(const __grid_constant__ AsyncSource source) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   static_assert(sizeof(AsyncShared<kPacking>) <= kAsyncSharedBytes);
   extern __shared__ __align__(1024) unsigned char memory[];
-  AsyncBlock<kPacking>::run_all(source, *reinterpret_cast<AsyncShared<kPacking>*>(memory));
+  AsyncBlock<kPacking, kTerms>::run_all(source, *reinterpret_cast<AsyncShared<kPacking>*>(memory));
 #endif
 }
 
 template <Packing kPacking>
 cudaError_t launch_async(const AsyncSource& source, const AsyncLaunch& how) {
-  const cudaError_t error = cudaFuncSetAttribute(async_product_kernel<kPacking>,
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, kAsyncSharedBytes);
+  const auto kernel = source.x.terms == 3 ? async_product_kernel<kPacking, 3> : async_product_kernel<kPacking, 1>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAsyncSharedBytes);
   if (error != cudaSuccess) return error;
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -178,7 +181,7 @@ cudaError_t launch_async(const AsyncSource& source, const AsyncLaunch& how) {
   config.stream = how.stream;
   config.attrs = attributes;
   config.numAttrs = 2;
-  return cudaLaunchKernelEx(&config, async_product_kernel<kPacking>, source);
+  return cudaLaunchKernelEx(&config, kernel, source);
 }
 
 }  // namespace vernier::cuda

@@ -50,14 +50,12 @@ struct AsyncShared {
   alignas(8) std::uint64_t empty[kDepth];
 };
 
-/// A stage of the ring, how often it came round, and the number of stages so far.
+/// A stage of the ring, and how often it came round.
 template <int kDepth>
 struct RingPlace {
   int stage = 0;
   unsigned parity = 0;
-  unsigned turn = 0;
   __device__ __forceinline__ void advance() {
-    ++turn;
     if (++stage == kDepth) {
       stage = 0;
       parity ^= 1;
@@ -88,55 +86,37 @@ struct AsyncProduct {
     sync_cluster();
   }
 
-  /// Codes of four row tiles, from `codes` on; those beyond the matrix repeat its last.
-  struct CodeSource {
-    const std::byte* codes;
-    std::int64_t stride;  ///< from one tile to the next
-    int last;
-
-    static __device__ CodeSource of(const WeightRef& w, int tile) {
-      const int at = min(tile, (w.rows - 1) / kTileRows);
-      const std::int64_t stride = std::int64_t{w.units} * unit_bytes(kPacking);
-      return {w.codes + at * stride, stride, (w.rows - 1) / kTileRows - at};
-    }
-    __device__ __forceinline__ void copy(std::uint32_t to, std::uint32_t barrier) const {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        bulk_copy(to + i * unit_bytes(kPacking), codes + min(i, last) * stride, unit_bytes(kPacking), barrier);
-      }
-    }
-  };
-
-  /// One thread of each of four warps: asks for every fourth unit, counted over all jobs, so that it has seen the end
-  /// of all uses of a stage but the last. A copy takes a thread long to ask for.
+  /// One thread of each of four warps: asks for two of a unit's eight row tiles, and two of them for half of the input
+  /// that this block fetches. A thread takes long to ask for a copy, and has few registers. Row tiles beyond the matrix
+  /// repeat its last.
   static __device__ void produce(const AsyncJob& job, const MatrixRef& second, const TiledInput& x, Place& at,
                                  Shared& shared) {
-    const unsigned own = threadIdx.x / 32 % 4;
-    static_assert(Shared::kDepth >= 4);
-    const int rank = static_cast<int>(cluster_rank());
+    const int own = static_cast<int>(threadIdx.x) / 32 % 4;
     const int units = job.matrix->weight.units;
     const bool is_gated = job.matrix != &second;
-    CodeSource low = CodeSource::of(job.matrix->weight, job.tile);
-    CodeSource high = CodeSource::of(second.weight, is_gated ? job.tile : job.tile + 4);
-    const std::byte* input = x.tile(job.block + rank, 0);
-    const std::int64_t next_input = std::int64_t{2 * kTileBytes} * x.units;
-    const std::uint32_t bytes = static_cast<std::uint32_t>(Shared::kCodeBytes + job.blocks * kTileBytes);
+    const WeightRef& w = own < 2 ? job.matrix->weight : second.weight;
+    const int tile = job.tile + (own < 2 || is_gated ? own % 2 * 2 : own * 2);
+    const int last = (w.rows - 1) / kTileRows;
+    const std::int64_t stride = std::int64_t{units} * unit_bytes(kPacking);
+    const std::byte* low = w.codes + min(tile, last) * stride;
+    const std::byte* high = w.codes + min(tile + 1, last) * stride;
+    const int block = static_cast<int>(cluster_rank()) + own * 2;  // of the input, where there is one
+    const bool has_block = block < job.blocks;
+    const std::byte* input = x.tile(job.block + (has_block ? block : 0), 0);
+    const auto bytes = static_cast<std::uint32_t>(Shared::kCodeBytes + job.blocks * kTileBytes);
 #pragma unroll 1
     for (int unit = 0; unit < units; ++unit) {
-      if (at.turn % 4 == own) {
-        const std::uint32_t full = shared_address(&shared.full[at.stage]);
-        wait_for_phase(shared_address(&shared.empty[at.stage]), at.parity ^ 1);
-        arrive_expecting(full, bytes);
-        const std::uint32_t to = shared_address(shared.input[at.stage]) + static_cast<std::uint32_t>(rank * kTileBytes);
-        if (rank < job.blocks) bulk_copy_to_all(to, input, kTileBytes, full, 3);
-        if (rank + 2 < job.blocks) bulk_copy_to_all(to + 2 * kTileBytes, input + next_input, kTileBytes, full, 3);
-        const std::uint32_t codes = shared_address(shared.codes[at.stage]);
-        low.copy(codes, full);
-        high.copy(codes + Shared::kCodeBytes / 2, full);
-      }
+      const std::uint32_t full = shared_address(&shared.full[at.stage]);
+      wait_for_phase(shared_address(&shared.empty[at.stage]), at.parity ^ 1);
+      if (own == 3) arrive_expecting(full, bytes);
+      if (has_block)
+        bulk_copy_to_all(shared_address(shared.input[at.stage]) + block * kTileBytes, input, kTileBytes, full, 3);
+      const std::uint32_t codes = shared_address(shared.codes[at.stage]) + own * 2 * unit_bytes(kPacking);
+      bulk_copy(codes, low, unit_bytes(kPacking), full);
+      bulk_copy(codes + unit_bytes(kPacking), high, unit_bytes(kPacking), full);
       input += kTileBytes;
-      low.codes += unit_bytes(kPacking);
-      high.codes += unit_bytes(kPacking);
+      low += unit_bytes(kPacking);
+      high += unit_bytes(kPacking);
       at.advance();
     }
   }
@@ -173,28 +153,41 @@ struct AsyncProduct {
     }
   };
 
-  /// The fragments of a unit that has arrived; `scales`: those of its rows g and g + 8 in the low bytes.
-  static __device__ __forceinline__ void decode(const std::byte* codes, std::uint32_t scales, std::uint32_t bias,
-                                                FragmentA (&out)[4]) {
-    const auto* from = reinterpret_cast<const uint4*>(codes);
-    if constexpr (kIsCoded) {
-      CodedStage<kPacking, 1> stage;
-      stage.scales.x = scales;
-      stage.codes[0] = from[0];
-      stage.decode(0, bias, out);
-    } else if constexpr (kPacking == Packing::kBF16) {
+  /// A lane's codes of a unit that has arrived, those of 16 bits apart: they are fragments and have no other place.
+  struct Codes {
+    static constexpr int kPieces = kPacking == Packing::kBF16 ? 0 : pieces_per_unit(kPacking);
+    const std::byte* at;
+    uint4 piece[kPieces + 1];
+
+    static __device__ __forceinline__ Codes load(const std::byte* from) {
+      Codes codes;
+      codes.at = from;
 #pragma unroll
-      for (int piece = 0; piece < 4; ++piece) {
-        const uint4 words = from[piece * (kPieceBytes / 16)];
-        out[piece] = {{words.x, words.y, words.z, words.w}};
-      }
-    } else {
-      ByteStage<0, 1> stage;
-      stage.codes[0][0] = from[0];
-      stage.codes[0][1] = from[kPieceBytes / 16];
-      stage.decode(0, bias, out);
+      for (int i = 0; i < kPieces; ++i) codes.piece[i] = *reinterpret_cast<const uint4*>(from + i * kPieceBytes);
+      return codes;
     }
-  }
+
+    /// `scales`: those of rows g and g + 8 in the low bytes.
+    __device__ __forceinline__ void decode(std::uint32_t scales, std::uint32_t bias, FragmentA (&out)[4]) const {
+      if constexpr (kIsCoded) {
+        CodedStage<kPacking, 1> stage;
+        stage.scales.x = scales;
+        stage.codes[0] = piece[0];
+        stage.decode(0, bias, out);
+      } else if constexpr (kPacking == Packing::kBF16) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const uint4 words = *reinterpret_cast<const uint4*>(at + i * kPieceBytes);
+          out[i] = {{words.x, words.y, words.z, words.w}};
+        }
+      } else {
+        ByteStage<0, 1> stage;
+        stage.codes[0][0] = piece[0];
+        stage.codes[0][1] = piece[1];
+        stage.decode(0, bias, out);
+      }
+    }
+  };
   static __device__ __forceinline__ std::uint32_t scales_of(const uint2& chunk, int i) {
     return (i < 2 ? chunk.x : chunk.y) >> (i % 2 * 16);
   }
@@ -240,9 +233,14 @@ struct AsyncProduct {
     if (unit < walk.weights.units) wait_for_phase(shared_address(&shared.full[at.stage]), at.parity);
   }
 
-  /// The fragments of unit i of a chunk, which has arrived. They are there before anything that follows.
-  static __device__ __forceinline__ void decode_unit_of(const Walk& walk, int stage, int i, FragmentA (&out)[4]) {
-    decode(walk.codes + stage * Shared::kCodeBytes, scales_of(walk.scales, i), walk.weights.bias, out);
+  static __device__ __forceinline__ Codes codes_of(const Walk& walk, int stage) {
+    return Codes::load(walk.codes + stage * Shared::kCodeBytes);
+  }
+
+  /// The fragments of unit i of a chunk. They are there before anything that follows.
+  static __device__ __forceinline__ void decode_unit_of(const Walk& walk, const Codes& codes, int i,
+                                                        FragmentA (&out)[4]) {
+    codes.decode(scales_of(walk.scales, i), walk.weights.bias, out);
     pin_fragments(out);
   }
 
@@ -274,12 +272,13 @@ struct AsyncProduct {
         start_unit(walk, at.stage, fragment[i % 2], i > 0 || unit != begin, sums);
         const int stage = at.stage;
         at.advance();
+        wait_for_unit(walk, unit + i + 1, at, shared);
+        const Codes codes = codes_of(walk, at.stage);
         wait_async<1>();
         if (walk.held >= 0) release(walk.held, shared);
         walk.held = stage;
-        wait_for_unit(walk, unit + i + 1, at, shared);
         if (i + 1 == kChunkUnits) walk.next_chunk(unit + kChunkUnits);
-        decode_unit_of(walk, at.stage, (i + 1) % kChunkUnits, fragment[(i + 1) % 2]);
+        decode_unit_of(walk, codes, (i + 1) % kChunkUnits, fragment[(i + 1) % 2]);
       }
     }
     wait_async<0>();
@@ -289,7 +288,7 @@ struct AsyncProduct {
     for (int i = 0; unit < end; ++unit, ++i) {
       if (i > 0) {
         wait_for_unit(walk, unit, at, shared);
-        decode_unit_of(walk, at.stage, i, fragment[0]);
+        decode_unit_of(walk, codes_of(walk, at.stage), i, fragment[0]);
       }
       start_unit(walk, at.stage, fragment[0], unit != begin, sums);
       wait_async<0>();
@@ -308,7 +307,7 @@ struct AsyncProduct {
     FragmentA fragment[2][4];
     const auto start = [&](int unit, FragmentA(&into)[4], int keep) __attribute__((always_inline)) {
       wait_for_unit(walk, unit, at, shared);
-      decode(walk.codes + at.stage * Shared::kCodeBytes, 0, walk.weights.bias, into);
+      codes_of(walk, at.stage).decode(0, walk.weights.bias, into);
       start_unit(walk, at.stage, into, keep, part);
     };
     const auto add = [&](int unit) __attribute__((always_inline)) {
@@ -352,7 +351,7 @@ struct AsyncProduct {
     FragmentA fragment[2][4];
     if constexpr (!kHasGrid) {
       wait_for_unit(walk, 0, at, shared);
-      decode_unit_of(walk, at.stage, 0, fragment[0]);
+      decode_unit_of(walk, codes_of(walk, at.stage), 0, fragment[0]);
     }
 #pragma unroll
     for (int i = 0; i < kSums; ++i) totals[i] = -0.0F;  // adds nothing, not even a sign
