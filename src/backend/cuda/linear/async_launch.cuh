@@ -67,14 +67,6 @@ __device__ inline AsyncJob async_expert_job(const AsyncSource& source, int numbe
   return job;
 }
 
-/// The same, but the compiler doesn't know: what it reads of it, it can't keep in registers from job to job.
-template <class T>
-__device__ __forceinline__ const T& unknown(const T& value) {
-  const T* at = &value;
-  asm volatile("" : "+l"(at));
-  return *at;
-}
-
 /// With kTerms columns a token.
 template <Packing kPacking, int kTerms>
 struct AsyncBlock {
@@ -94,6 +86,8 @@ struct AsyncBlock {
     finish_sums<kBlocks>(job, row, totals, values);
     if (source.hidden.data != nullptr) {
       store_gated(job, source.spec, source.hidden, values, shared.exchange);
+    } else if (is_whole(job, row, kValues * 2)) {
+      store_whole_rows(job, row, values);
     } else {
       store_rows(job, row, values);
     }
@@ -106,7 +100,7 @@ struct AsyncBlock {
     float totals[16 * kBlocks];
     Product::template multiply<kBlocks>(early, at, shared, totals);
     asm volatile("" : "+r"(number));
-    const AsyncJob job = AsyncBlock::job(unknown(source), number, static_cast<int>(threadIdx.x) / 128);
+    const AsyncJob job = AsyncBlock::job(source, number, static_cast<int>(threadIdx.x) / 128);
     store<kBlocks, 16 * kBlocks / kTerms>(source, job, totals, shared);
   }
 
@@ -131,7 +125,7 @@ struct AsyncBlock {
     } else {
       take_registers<232>();
       for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-        const AsyncJob now = job(unknown(source), i, group);
+        const AsyncJob now = job(source, i, group);
         if constexpr (kTerms == 3) {
           run<3>(source, now, i, at, shared);
         } else if (now.blocks == 1) {

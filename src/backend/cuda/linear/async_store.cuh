@@ -85,6 +85,28 @@ __device__ __forceinline__ void store_rows(const AsyncJob& job, int row, float (
   }
 }
 
+/// The same where all rows and tokens are there, and the tokens' rows one after the other: with a small part of the
+/// instructions.
+template <int kValues>
+__device__ __forceinline__ void store_whole_rows(const AsyncJob& job, int row, float (&values)[kValues]) {
+  const ProductJob& product = job.product;
+  const std::int64_t stride = product.y_stride;
+  const std::int64_t first = product.first_y_row + product.first_token + static_cast<int>(threadIdx.x) % 4 * 2;
+  float* const y = product.y + first * stride + row;
+  const auto place = [y, stride](int i) { return y + (i / 4 * 8 + i % 2) * stride + i % 4 / 2 * 8; };
+  if (product.accumulate) {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) values[i] = __fadd_rn(*place(i), values[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) *place(i) = values[i];
+}
+/// Whether that holds for a tile of so many tokens; alike for a warp.
+__device__ __forceinline__ bool is_whole(const AsyncJob& job, int row, int tokens) {
+  return job.stores && job.product.y_rows == nullptr && job.product.end_token - job.product.first_token == tokens &&
+         row - static_cast<int>(threadIdx.x) % 32 / 4 + kTileRows <= job.matrix->weight.rows;
+}
+
 /// One value of act(gate, up) into the tiles.
 __device__ __forceinline__ void put_hidden(float value, int token, int col, int terms, std::byte* tiles) {
   std::byte* const at = tiles + token / kBlockTokens * terms * kTileBytes + tiled_offset(token % kBlockTokens, col);
