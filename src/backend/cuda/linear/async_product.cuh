@@ -42,12 +42,16 @@ template <Packing kPacking>
 struct AsyncShared {
   static constexpr int kCodeBytes = 8 * unit_bytes(kPacking);
   static constexpr int kInputBytes = 4 * kTileBytes;
-  static constexpr int kDepth = 192 * 1024 / (kCodeBytes + kInputBytes);
+  /// Rows of totals, one value of each of the 256 threads that multiply: where there is a grid, they have no registers
+  /// for them.
+  static constexpr int kTotals = kPacking == Packing::kE4M3ByGrid ? 64 : 0;
+  static constexpr int kDepth = (192 - kTotals) * 1024 / (kCodeBytes + kInputBytes);
   alignas(1024) std::byte input[kDepth][kInputBytes];
   alignas(1024) std::byte codes[kDepth][kCodeBytes];
   alignas(128) GateExchange exchange;
   alignas(8) std::uint64_t full[kDepth];
   alignas(8) std::uint64_t empty[kDepth];
+  float totals[kTotals > 0 ? kTotals : 1][kTotals > 0 ? 256 : 1];
 };
 
 /// A stage of the ring, and how often it came round.
@@ -298,46 +302,45 @@ struct AsyncProduct {
     }
   }
 
-  /// The same with scales of a grid: sums of 128 columns are scaled and added. Nothing is decoded beforehand: the sums
-  /// leave no registers for it.
+  /// The same with scales of a grid: sums of 128 columns are scaled and added.
   template <int kSums>
   static __device__ __forceinline__ void multiply_grid_segment(Walk& walk, int begin, int end, Place& at,
-                                                               Shared& shared, float (&sums)[kSums]) {
-    float part[kSums];
-    FragmentA fragment[2][4];
-    const auto start = [&](int unit, FragmentA(&into)[4], int keep) __attribute__((always_inline)) {
+                                                               Shared& shared, FragmentA (&fragment)[2][4],
+                                                               float (&sums)[kSums]) {
+    const auto decode_next = [&](int unit, FragmentA(&into)[4]) __attribute__((always_inline)) {
+      at.advance();
       wait_for_unit(walk, unit, at, shared);
-      codes_of(walk, at.stage).decode(0, walk.weights.bias, into);
-      start_unit(walk, at.stage, into, keep, part);
+      decode_unit_of(walk, codes_of(walk, at.stage), 0, into);
     };
-    const auto add = [&](int unit) __attribute__((always_inline)) {
+    const auto add = [&](int unit, float(&part)[kSums]) __attribute__((always_inline)) {
       const float low = walk.weights.grid[0][unit * kUnitCols / kGridCols];
       const float high = walk.weights.grid[1][unit * kUnitCols / kGridCols];
+      wait_async<0>();
+      pin_sums(part);
 #pragma unroll
       for (int i = 0; i < kSums; ++i) sums[i] = __fmaf_rn(i % 4 < 2 ? low : high, part[i], sums[i]);
     };
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = 0.0F;
     int unit = begin;
+#pragma unroll 1
     for (; unit + 2 <= end; unit += 2) {
+      float part[kSums];
       const int first = at.stage;
-      start(unit, fragment[0], 0);
-      at.advance();
-      start(unit + 1, fragment[1], 1);
-      wait_async<0>();
-      pin_sums(part);
+      start_unit(walk, first, fragment[0], 0, part);
+      decode_next(unit + 1, fragment[1]);
+      const int second = at.stage;
+      start_unit(walk, second, fragment[1], 1, part);
+      wait_async<1>();
       release(first, shared);
-      release(at.stage, shared);
-      at.advance();
-      add(unit);
+      decode_next(unit + 2, fragment[0]);
+      add(unit, part);
+      release(second, shared);
     }
     if (unit < end) {
-      start(unit, fragment[0], 0);
-      wait_async<0>();
-      pin_sums(part);
+      float part[kSums];
+      start_unit(walk, at.stage, fragment[0], 0, part);
+      add(unit, part);
       release(at.stage, shared);
       at.advance();
-      add(unit);
     }
   }
 
@@ -349,12 +352,17 @@ struct AsyncProduct {
     Walk walk;
     walk.begin(job, shared);
     FragmentA fragment[2][4];
-    if constexpr (!kHasGrid) {
-      wait_for_unit(walk, 0, at, shared);
-      decode_unit_of(walk, codes_of(walk, at.stage), 0, fragment[0]);
-    }
+    wait_for_unit(walk, 0, at, shared);
+    decode_unit_of(walk, codes_of(walk, at.stage), 0, fragment[0]);
+    const auto total = [&](int i) __attribute__((always_inline))->float& {
+      if constexpr (kHasGrid) {
+        return shared.totals[i][threadIdx.x];
+      } else {
+        return totals[i];
+      }
+    };
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) totals[i] = -0.0F;  // adds nothing, not even a sign
+    for (int i = 0; i < kSums; ++i) total(i) = -0.0F;  // adds nothing, not even a sign
 #pragma unroll 1
     for (int segment = 0; segment < kSegments; ++segment) {
       const int begin = segment_begin(walk.weights.units, segment);
@@ -362,12 +370,16 @@ struct AsyncProduct {
       if (begin == end) continue;
       float sums[kSums] = {};
       if constexpr (kHasGrid) {
-        multiply_grid_segment(walk, begin, end, at, shared, sums);
+        multiply_grid_segment(walk, begin, end, at, shared, fragment, sums);
       } else {
         multiply_segment(walk, begin, end, at, shared, fragment, sums);
       }
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
+      for (int i = 0; i < kSums; ++i) total(i) = __fadd_rn(total(i), sums[i]);
+    }
+    if constexpr (kHasGrid) {
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) totals[i] = total(i);
     }
   }
 };
