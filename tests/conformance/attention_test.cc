@@ -120,6 +120,8 @@ std::vector<AttentionCase> cases() {
       {.name = "head_320", .kv = head_320, .scale = 0.0625F, .window = 20},
       {.name = "head_512_fp8_exact", .kv = fp8_512, .scale = 0.0625F, .sinks = true, .precision = Precision::kF32},
       {.name = "head_128", .kv = head_128, .num_heads = 8, .scale = 0.125F},
+      {.name = "head_128_window", .kv = head_128, .num_heads = 6, .scale = 0.125F, .window = 150, .sinks = true},
+      {.name = "wide_cap", .kv = wide, .num_heads = 3, .scale = 0.1F, .soft_cap = 9.0F, .window = 700},
       {.name = "head_128_exact", .kv = head_128, .num_heads = 8, .scale = 0.125F, .precision = Precision::kF32},
       {.name = "grouped_exact", .kv = plain, .magnitude = 4.0F, .precision = Precision::kF32},
       {.name = "head_128_fp8_sinks", .kv = fp8_128, .scale = 0.1F, .sinks = true},
@@ -286,6 +288,32 @@ TEST_P(AttentionConformance, LongSequencesInAnyPiecesOnAnyThreads) {
   }
   const std::vector<std::int32_t> steps[] = {{257, 258, 328, 329, 330}, {64, 65, 320, 330}};
   for (const std::vector<std::int32_t>& cuts : steps) EXPECT_EQ(attend_in_chunks(3, kLength, cuts), whole);
+}
+
+/// Many tokens, some and single ones go different ways, and so do sums over few keys and over many.
+TEST_P(AttentionConformance, DeepSequencesInAnyPieces) {
+  if (std::get<0>(GetParam()).name().starts_with("reference")) GTEST_SKIP() << "one way, and a slow one";
+  constexpr std::int32_t kLength = 2600;
+  constexpr std::int32_t kCuts[] = {2200, 2201, 2590, 2598, 2599, kLength};
+  test_.kv.num_pages = 1024;
+  const std::vector<float> whole = attend_in_chunks(2, kLength, std::vector<std::int32_t>{kLength});
+  const CachedNumbers cached = {cache_->read_keys(), cache_->read_values()};
+  const std::int64_t dim = test_.kv.head_dim;
+  std::vector<double> expected(static_cast<std::size_t>(dim));
+  std::vector<double> magnitude(expected.size());
+  const double tolerance = test_.magnitude > 10.0F ? 1e-4 : 1e-5;
+  for (const std::int64_t row : {1023, 2047, 2599}) {
+    for (std::int64_t head = 0; head < test_.num_heads; ++head) {
+      naive_attention(test_, sequence_, cached, sinks_, row, head, expected.data(), magnitude.data());
+      for (std::int64_t d = 0; d < dim; ++d) {
+        const auto i = static_cast<std::size_t>(d);
+        ASSERT_NEAR(whole[static_cast<std::size_t>((row * test_.num_heads + head) * dim + d)], expected[i],
+                    tolerance * magnitude[i])
+            << "row " << row << ", head " << head << ", dim " << d;
+      }
+    }
+  }
+  EXPECT_EQ(attend_in_chunks(2, kLength, kCuts), whole);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionConformance,

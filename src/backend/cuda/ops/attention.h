@@ -14,6 +14,16 @@ inline constexpr std::int32_t kMaxHeadDim = 512;
 [[nodiscard]] Status attend_mma(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest);
 /// bf16 or fp8 caches with heads of 64, 128 or 256.
 [[nodiscard]] bool can_attend_mma(const KvLayer& kv);
+/// Blocks that a multiprocessor holds.
+[[nodiscard]] std::int32_t mma_blocks(const KvLayer& kv);
+/// Query rows (heads of a KV head times tokens) of a block's tile where a slice has so many.
+[[nodiscard]] std::int32_t mma_tile_rows(const KvLayer& kv, std::int32_t queries);
+
+/// The same to the bit with Hopper's instructions, for many tokens: kPrecision::kBf16, bf16 caches.
+[[nodiscard]] Status attend_async(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest);
+[[nodiscard]] bool can_attend_async(const CudaContext& context, const KvLayer& kv);
+/// Query rows of a block's tile.
+[[nodiscard]] std::int32_t async_tile_rows(const KvLayer& kv);
 
 /// The same for bf16 or fp8 caches with wider heads.
 [[nodiscard]] Status attend_wide_head(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest);

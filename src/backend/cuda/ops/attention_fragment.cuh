@@ -26,10 +26,10 @@ __device__ inline std::uint32_t bf16_pair(float low, float high) {
 /// The two numbers rounded to bf16, side by side; what the rounding left replaces them. Three calls take all of an fp32
 /// number: 8 significant bits each.
 __device__ inline std::uint32_t take_term(float& low, float& high) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-  low -= __low2float(pair);
-  high -= __high2float(pair);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
+  const std::uint32_t pair = bf16_pair(low, high);
+  low -= __uint_as_float(__byte_perm(pair, 0, 0x1044));
+  high -= __uint_as_float(__byte_perm(pair, 0, 0x3244));
+  return pair;
 }
 
 __device__ inline Eight load_eight(const BF16Cell::Code* from) {
@@ -56,9 +56,27 @@ __device__ inline Eight load_eight(const E4M3Cell::Code* from) {
            widen_pair(static_cast<std::uint16_t>(words.y)), widen_pair(static_cast<std::uint16_t>(words.y >> 16))}};
 }
 
-/// Number j of two keys, side by side.
-__device__ inline std::uint32_t pair_of(const Eight& first, const Eight& second, int j) {
-  return __byte_perm(first.pairs[j / 2], second.pairs[j / 2], j % 2 == 0 ? 0x5410 : 0x7632);
+__device__ __forceinline__ std::uint32_t address_in_shared(const void* at) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
+}
+
+/// Four matrices of 8 rows of 16 bytes; lane 8 i + r gives the address of row r of matrix i. Lane l gets of each the
+/// two numbers 2 (l % 4) of row l / 4, or (kTransposed) the numbers l / 4 of rows 2 (l % 4) and one more.
+template <bool kTransposed>
+__device__ __forceinline__ uint4 load_matrices(std::uint32_t row) {
+  uint4 out;
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+                 : "r"(row)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+                 : "r"(row)
+                 : "memory");
+  }
+  return out;
 }
 
 /// sums += a b: mma.sync m16n8k16. Lane l holds of `a` rows l / 4 (x, z) and l / 4 + 8 (y, w), of `b` column l / 4, of

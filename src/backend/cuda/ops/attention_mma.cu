@@ -4,11 +4,10 @@
 // Code size counts: a decode step runs through the kernel once a layer, and what isn't in the instruction cache by then
 // is fetched from L2. So what runs once, or rarely, is not unrolled.
 //
-// A block takes a tile of 16 or 32 query rows, a row being one head of one token; the heads that share a KV head and
-// neighbouring tokens lie side by side. The warps share the keys of a split: each takes runs of 32, and what they found
-// is folded in the order of the warps. Keys and values come straight from the cache into the registers that the
-// instruction wants: the order of the dimensions within a product and of the columns of its result are free, so each
-// lane takes eight neighbouring numbers at a time.
+// A block takes a tile of query rows, a row being one head of one token; the heads that share a KV head and
+// neighbouring tokens lie side by side. Keys, then values of a split come through a ring in shared memory. Rows are the
+// columns of products, so that few of them waste little: a warp scores some of the keys, and sums some of the
+// dimensions over all keys. attention_async.cu does the same for many rows, to the bit.
 #include "backend/cuda/arrivals.cuh"
 #include "backend/cuda/ops/attention.h"
 #include "backend/cuda/ops/attention_fragment.cuh"
@@ -18,328 +17,358 @@
 namespace vernier::cuda {
 namespace {
 
-constexpr int kTileRows = 16;  ///< rows of an mma tile
-constexpr int kRunTiles = kRunKeys / 8;
-constexpr int kQueryTerms = 3;
+constexpr int kMostTerms = 3;
 
-/// Shared memory of a block.
-template <int kDim, int kRowTiles>
+/// A block and its shared memory: kGroups times 8 rows.
+template <int kDim, int kGroups>
 struct Shared {
-  static constexpr int kRows = kRowTiles * kTileRows;
-  static constexpr int kStride = kDim + 4;  ///< spreads the rows over the banks
-  uint4 query[kRowTiles][kDim / 16][kQueryTerms][kWarpSize];
-  float partial[kAttentionWarps][kRows][kStride];
-  float sums[kRows][kDim];
-  SoftmaxState states[kAttentionWarps][kRows];
-  FoldFactors factors[kRows][kAttentionWarps + 1];
-  SoftmaxState running[kRows];  ///< of all splits so far
+  static constexpr int kRows = 8 * kGroups;
+  static constexpr int kWarps = kDim == 64 ? 4 : 8;
+  static constexpr int kThreads = kWarps * kWarpSize;
+  static constexpr int kKeyTiles = kSplitKeys / 16 / kWarps;  ///< of 16 keys, a warp's
+  static constexpr int kDimTiles = kDim / 16 / kWarps;        ///< of 16 dimensions, a warp's
+  static constexpr int kTileBytes = kSplitKeys * kDim * 2;
+  static constexpr int kStages = kDim == 256 || kGroups > 1 ? 2 : (kDim == 128 ? 3 : 4);
+  static constexpr int kBlocks = kDim == 256 || kGroups > 1 ? 1 : (kDim == 128 ? 2 : 3);  ///< of a multiprocessor
+  std::byte ring[kStages][kTileBytes];
+  uint2 query[kMostTerms][kGroups][kDim / 16][kWarpSize];
+  __nv_bfloat16 weights[kMostTerms][kRows][kSplitKeys + 8];  ///< spreads the rows over the banks
+  float sums[kRows][8][12];                                  ///< of weights: key % 8, key / 16; spread
+  float largest[kRows][8];                                   ///< scores, the warps'
 };
 
-/// What a lane holds of the running softmax: of row tile i the rows lane / 4 and lane / 4 + 8.
-template <int kDim, int kRowTiles>
-struct Lane {
-  float out[kRowTiles][kDim / 8][4];
-  float largest[kRowTiles][2];
-  float total[kRowTiles][2];  ///< of the lane's own columns
-  KeyRange keys[kRowTiles][2];
+/// What a block goes through, and what a thread knows of it.
+template <int kDim, int kGroups>
+struct Walk {
+  Tile tile;
+  std::int32_t split;  ///< of the tile that is asked for next
+  std::int32_t end;
+  std::int32_t cell;  ///< of that split: of the warp's key number lane
+  std::int32_t next_cell;
+  int step = 0;                 ///< of that split: keys, values
+  int fill = 0;                 ///< stage of the ring that is filled next
+  int read = -1;                ///< stage that is read
+  KeyRange keys[kGroups][2];    ///< of rows 2 (lane % 4) and one more of each group
+  SoftmaxState state[kGroups];  ///< of row lane / 4
 };
 
-template <int kDim, int kRowTiles>
-__device__ void reset(Lane<kDim, kRowTiles>& lane) {
-#pragma unroll
-  for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) lane.out[i][n][c] = 0.0F;
-    }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      lane.largest[i][h] = -INFINITY;
-      lane.total[i][h] = 0.0F;
-    }
-  }
-}
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
+__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
 
 /// Splits the tile's queries into bf16 terms, in the order in which lanes take them.
-template <int kDim, int kRowTiles>
-__device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kRowTiles>& shared) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+template <int kDim, int kGroups>
+__device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kGroups>& shared) {
+  const int lane = lane_index();
 #pragma unroll 1
-  for (int item = warp; item < kRowTiles * kDim / 16; item += kAttentionWarps) {
-    const int row_tile = item / (kDim / 16);
+  for (int item = warp_index(); item < kGroups * kDim / 16; item += Shared<kDim, kGroups>::kWarps) {
+    const int group = item / (kDim / 16);
     const int step = item % (kDim / 16);
-    float values[2][4];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = row_tile * kTileRows + lane / 4 + 8 * h;
-      const float* from = nullptr;
-      if (tile.holds(row)) {
-        from = args.q.data + tile.matrix_row(row) * args.q.stride + std::int64_t{tile.head(row)} * kDim +
-               step / 2 * 32 + lane % 4 * 8 + step % 2 * 4;
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) values[h][i] = from != nullptr ? from[i] : 0.0F;
+    const int row = group * 8 + lane / 4;
+    float values[4] = {};
+    if (tile.holds(row)) {
+      const float* const from = args.q.data + tile.matrix_row(row) * args.q.stride +
+                                std::int64_t{tile.head(row)} * kDim + step * 16 + lane % 4 * 2;
+      values[0] = from[0];
+      values[1] = from[1];
+      values[2] = from[8];
+      values[3] = from[9];
     }
 #pragma unroll
-    for (int term = 0; term < kQueryTerms; ++term) {
-      uint4& to = shared.query[row_tile][step][term][lane];
-      to.x = take_term(values[0][0], values[0][1]);
-      to.y = take_term(values[1][0], values[1][1]);
-      to.z = take_term(values[0][2], values[0][3]);
-      to.w = take_term(values[1][2], values[1][3]);
+    for (int term = 0; term < kMostTerms; ++term) {
+      const std::uint32_t low = take_term(values[0], values[1]);
+      shared.query[term][group][step][lane] = {low, take_term(values[2], values[3])};
     }
   }
 }
 
-/// Raw scores of 32 keys. Lane l knows the cell of key l.
-template <class Cell, int kDim, int kRowTiles>
-__device__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, kRowTiles>& shared, std::int32_t cell,
-                           float (&scores)[kRowTiles][kRunTiles][4]) {
-  constexpr int kGroup = kDim < 128 ? kDim : 128;  // dimensions in flight
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const typename Cell::Code* key[kRunTiles];
-#pragma unroll
-  for (int n = 0; n < kRunTiles; ++n) {
-    const std::int64_t row = __shfl_sync(kWholeWarp, cell, n * 8 + lane / 4);
-    key[n] = static_cast<const typename Cell::Code*>(args.kv.keys) + row * kDim + lane % 4 * 8;
-  }
-#pragma unroll 1
-  for (int first = 0; first < kDim; first += kGroup) {
-    Eight loaded[kGroup / 32][kRunTiles];
-#pragma unroll
-    for (int c = 0; c < kGroup / 32; ++c) {
-#pragma unroll
-      for (int n = 0; n < kRunTiles; ++n) loaded[c][n] = load_eight(key[n] + first + 32 * c);
-    }
-#pragma unroll
-    for (int c = 0; c < kGroup / 32; ++c) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int term = kQueryTerms - 1; term >= 0; --term) {  // small ones first
-          if (term >= args.query_terms) continue;
-#pragma unroll
-          for (int i = 0; i < kRowTiles; ++i) {
-            const uint4 query = shared.query[i][first / 16 + 2 * c + half][term][lane];
-#pragma unroll
-            for (int n = 0; n < kRunTiles; ++n) {
-              multiply_add(scores[i][n], query, loaded[c][n].pairs[2 * half], loaded[c][n].pairs[2 * half + 1]);
-            }
-          }
-        }
-      }
-    }
-  }
+template <int kDim, int kGroups>
+__device__ __forceinline__ std::int32_t own_cell(const AttentionKernelArgs& args, const Walk<kDim, kGroups>& walk,
+                                                 std::int32_t split) {
+  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups>::kWarps;
+  return cell_of(args, walk.tile, split * kSplitKeys + warp_index() * kKeys + lane_index() % kKeys);
 }
 
-/// Scales raw scores and caps them.
-template <int kRowTiles>
-__device__ void finish_scores(const AttentionKernelArgs& args, float (&scores)[kRowTiles][kRunTiles][4]) {
-#pragma unroll
-  for (int i = 0; i < kRowTiles * kRunTiles * 4; ++i) {
-    float& score = scores[i / (kRunTiles * 4)][i / 4 % kRunTiles][i % 4];
-    score = __fmul_rn(score, args.scale);
+/// Asks for the next tile, if there is one; a group of copies in either case.
+template <class Cell, int kDim, int kGroups>
+__device__ __forceinline__ void ask(const AttentionKernelArgs& args, Walk<kDim, kGroups>& walk,
+                                    Shared<kDim, kGroups>& shared) {
+  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups>::kWarps;
+  if (walk.split < walk.end) {
+    copy_rows<Cell, kDim, kSplitKeys, kKeys>(walk.step == 0 ? args.kv.keys : args.kv.values, walk.cell,
+                                             address_in_shared(shared.ring[walk.fill]), warp_index() * kKeys);
+    walk.step ^= 1;
+    if (walk.step == 0) {
+      ++walk.split;
+      walk.cell = walk.next_cell;
+      walk.next_cell = own_cell(args, walk, walk.split + 1);
+    }
+    if (++walk.fill == Shared<kDim, kGroups>::kStages) walk.fill = 0;
   }
-  if (args.soft_cap <= 0.0F) return;  // code that isn't fetched costs nothing
-#pragma unroll
-  for (int i = 0; i < kRowTiles * kRunTiles * 4; ++i) {
-    float& score = scores[i / (kRunTiles * 4)][i / 4 % kRunTiles][i % 4];
-    score = cap_score(args, score);
-  }
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-/// Scores become weights of the softmax, relative to the new maxima; sums so far are rescaled.
-template <int kDim, int kRowTiles>
-__device__ void weigh(const AttentionKernelArgs& args, std::int32_t begin, Lane<kDim, kRowTiles>& lane,
-                      float (&scores)[kRowTiles][kRunTiles][4]) {
-  const std::int32_t column = begin + static_cast<std::int32_t>(threadIdx.x) % 4 * 2;
-#pragma unroll
-  for (int i = 0; i < kRowTiles; ++i) {
-    float factors[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float largest = -INFINITY;
-#pragma unroll
-      for (int n = 0; n < kRunTiles; ++n) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& score = scores[i][n][2 * h + c];
-          const std::int32_t position = column + 8 * n + c;
-          const bool visible = position >= lane.keys[i][h].first && position < lane.keys[i][h].end;
-          score = visible ? score : -INFINITY;
-          largest = fmaxf(largest, score);
-        }
-      }
-      largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 2));
-      largest = fmaxf(largest, lane.largest[i][h]);
-      factors[h] = rescale(lane.largest[i][h], largest);
-      lane.largest[i][h] = largest;
-      float total = 0.0F;
-#pragma unroll
-      for (int n = 0; n < kRunTiles; ++n) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& score = scores[i][n][2 * h + c];
-          score = score == -INFINITY ? 0.0F : expf(score - largest);
-          total = __fadd_rn(total, score);
-        }
-      }
-      lane.total[i][h] = __fmaf_rn(lane.total[i][h], factors[h], total);
-    }
-    // Multiplying by one changes nothing, and most runs of keys leave all maxima as they are.
-    if (__any_sync(kWholeWarp, factors[0] != 1.0F || factors[1] != 1.0F) == 0) continue;
-#pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) lane.out[i][n][c] = __fmul_rn(lane.out[i][n][c], factors[c / 2]);
-    }
-  }
-}
-
-/// Adds weights times values of 32 keys.
-template <class Cell, int kDim, int kRowTiles>
-__device__ void add_values(const AttentionKernelArgs& args, std::int32_t cell, Lane<kDim, kRowTiles>& state,
-                           float (&weights)[kRowTiles][kRunTiles][4]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-#pragma unroll
-  for (int pair = 0; pair < kRunTiles; pair += 2) {
-    const typename Cell::Code* value[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const std::int64_t row = __shfl_sync(kWholeWarp, cell, (pair + k / 2) * 8 + lane % 4 * 2 + k % 2);
-      value[k] = static_cast<const typename Cell::Code*>(args.kv.values) + row * kDim + lane / 4 * 8;
-    }
-    Eight loaded[kDim / 64][4];
-#pragma unroll
-    for (int c = 0; c < kDim / 64; ++c) {
-#pragma unroll
-      for (int k = 0; k < 4; ++k) loaded[c][k] = load_eight(value[k] + 64 * c);
-    }
-    uint4 terms[kRowTiles][3];
-#pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) {
-      float* const first = weights[i][pair];
-      float* const second = weights[i][pair + 1];
-#pragma unroll
-      for (int term = 0; term < 3; ++term) {
-        terms[i][term].x = take_term(first[0], first[1]);
-        terms[i][term].y = take_term(first[2], first[3]);
-        terms[i][term].z = take_term(second[0], second[1]);
-        terms[i][term].w = take_term(second[2], second[3]);
-      }
-    }
-#pragma unroll
-    for (int c = 0; c < kDim / 64; ++c) {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const std::uint32_t early = pair_of(loaded[c][0], loaded[c][1], j);
-        const std::uint32_t late = pair_of(loaded[c][2], loaded[c][3], j);
-#pragma unroll
-        for (int i = 0; i < kRowTiles; ++i) {
-          float(&out)[4] = state.out[i][c * 8 + j];
-          if (args.weight_terms > 2) multiply_add(out, terms[i][2], early, late);
-          multiply_add(out, terms[i][1], early, late);
-          multiply_add(out, terms[i][0], early, late);
-        }
-      }
-    }
-  }
-}
-
-/// This warp's keys of a split.
-template <class Cell, int kDim, int kRowTiles>
-__device__ void run_warp(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
-                         const Shared<kDim, kRowTiles>& shared, Lane<kDim, kRowTiles>& state) {
-  const auto warp = static_cast<std::int32_t>(threadIdx.x) / kWarpSize;
-#pragma unroll 1
-  for (std::int32_t at = warp * kRunKeys; at < kSplitKeys; at += kAttentionWarps * kRunKeys) {
-    const std::int32_t begin = split * kSplitKeys + at;
-    if (begin >= tile.keys.end || begin + kRunKeys <= tile.keys.first) continue;
-    const std::int32_t cell = cell_of_run(args, tile, begin);
-    float scores[kRowTiles][kRunTiles][4] = {};
-    score_keys<Cell>(args, shared, cell, scores);
-    finish_scores(args, scores);
-    weigh(args, begin, state, scores);
-    add_values<Cell>(args, cell, state, scores);
-  }
-}
-
-/// The warps' states into shared memory.
-template <int kDim, int kRowTiles>
-__device__ void leave(Lane<kDim, kRowTiles>& state, Shared<kDim, kRowTiles>& shared) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-#pragma unroll
-  for (int i = 0; i < kRowTiles; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      float total = state.total[i][h];
-      total += __shfl_xor_sync(kWholeWarp, total, 1);
-      total += __shfl_xor_sync(kWholeWarp, total, 2);
-      const int row = i * kTileRows + lane / 4 + 8 * h;
-      if (lane % 4 == 0) shared.states[warp][row] = {state.largest[i][h], total};
-#pragma unroll
-      for (int c = 0; c < kDim / 64; ++c) {
-        float* const to = shared.partial[warp][row] + 64 * c + lane % 4 * 16;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          to[j] = state.out[i][c * 8 + j][2 * h];
-          to[8 + j] = state.out[i][c * 8 + j][2 * h + 1];
-        }
-      }
-    }
-  }
-}
-
-/// The factors with which the warps' sums, and then the split's, are folded. A thread a row.
-template <int kDim, int kRowTiles>
-__device__ SoftmaxState fold_states(Shared<kDim, kRowTiles>& shared, int row) {
-  SoftmaxState folded = empty_state();
-#pragma unroll
-  for (int w = 0; w < kAttentionWarps; ++w) shared.factors[row][w] = fold(folded, shared.states[w][row]);
-  shared.factors[row][kAttentionWarps] = fold(shared.running[row], folded);
-  return folded;
-}
-
-/// Dimension d of a row of the split.
-template <int kDim, int kRowTiles>
-__device__ float fold_sums(const Shared<kDim, kRowTiles>& shared, int row, int d) {
-  float sum = 0.0F;
-#pragma unroll
-  for (int w = 0; w < kAttentionWarps; ++w) sum = fold_value(sum, shared.partial[w][row][d], shared.factors[row][w]);
-  return sum;
-}
-
-template <int kDim, int kRowTiles>
-__device__ void write_partials(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
-                               Shared<kDim, kRowTiles>& shared) {
-  constexpr int kRows = kRowTiles * kTileRows;
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kRows) {
-    const SoftmaxState folded = fold_states(shared, thread);
-    if (tile.holds(thread)) {
-      float* const to = partial_of(args, tile.matrix_row(thread), tile.head(thread), split);
-      to[kDim] = folded.largest;
-      to[kDim + 1] = folded.total;
-    }
-  }
+/// Waits for the next tile, and asks for another in place of the last; its address.
+template <class Cell, int kDim, int kGroups>
+__device__ __forceinline__ std::uint32_t next_tile(const AttentionKernelArgs& args, Walk<kDim, kGroups>& walk,
+                                                   Shared<kDim, kGroups>& shared) {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(Shared<kDim, kGroups>::kStages - 2) : "memory");
   __syncthreads();
-#pragma unroll 1
-  for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
-    const int row = i / kDim;
-    partial_of(args, tile.matrix_row(row), tile.head(row), split)[i % kDim] = fold_sums(shared, row, i % kDim);
+  ask<Cell>(args, walk, shared);
+  if (++walk.read == Shared<kDim, kGroups>::kStages) walk.read = 0;
+  return address_in_shared(shared.ring[walk.read]);
+}
+
+/// A warp's scores: keys 16 (warp + i * kWarps) + lane / 4 (+ 8) and rows 2 (lane % 4) (+ 1) of each group.
+template <int kDim, int kGroups>
+using Scores = float[Shared<kDim, kGroups>::kKeyTiles][kGroups][4];
+/// A warp's sums: dimensions in the place of keys.
+template <int kDim, int kGroups>
+using Sums = float[Shared<kDim, kGroups>::kDimTiles][kGroups][4];
+
+/// Raw scores of the warp's keys.
+template <int kDim, int kGroups>
+__device__ __forceinline__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
+                                           std::uint32_t tile, Scores<kDim, kGroups>& scores) {
+  using Memory = Shared<kDim, kGroups>;
+  const int lane = lane_index();
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+    uint4 keys[Memory::kKeyTiles];
+#pragma unroll
+    for (int i = 0; i < Memory::kKeyTiles; ++i) {
+      const int row = (warp_index() + i * Memory::kWarps) * 16 + lane % 16;
+      keys[i] = load_matrices<false>(tile + piece_offset<kSplitKeys>(row, step * 2 + lane / 16));
+    }
+#pragma unroll
+    for (int term = kMostTerms - 1; term >= 0; --term) {  // small ones first
+      if (term >= args.query_terms) continue;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        const uint2 query = shared.query[term][group][step][lane];
+#pragma unroll
+        for (int i = 0; i < Memory::kKeyTiles; ++i) multiply_add(scores[i][group], keys[i], query.x, query.y);
+      }
+    }
+  }
+}
+
+/// Caps and masks scores, and leaves the warp's largest of each row.
+template <int kDim, int kGroups>
+__device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, const Walk<kDim, kGroups>& walk,
+                                              std::int32_t split, Shared<kDim, kGroups>& shared,
+                                              Scores<kDim, kGroups>& scores) {
+  using Memory = Shared<kDim, kGroups>;
+  constexpr int kCount = Memory::kKeyTiles * 4;
+  const int lane = lane_index();
+  if (args.soft_cap > 0.0F) {  // code that isn't fetched costs nothing
+#pragma unroll
+    for (int i = 0; i < kCount * kGroups; ++i) {
+      float& score = scores[i / (kGroups * 4)][i / 4 % kGroups][i % 4];
+      score = finish_score(args, score);
+    }
+  }
+  const std::int32_t begin = split * kSplitKeys;
+  const bool is_seen = begin >= walk.tile.common.first && begin + kSplitKeys <= walk.tile.common.end;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    float largest[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float& score = scores[i / 4][group][i % 4];
+      if (!is_seen) {
+        const std::int32_t position = begin + (warp_index() + i / 4 * Memory::kWarps) * 16 + i / 2 % 2 * 8 + lane / 4;
+        const KeyRange& keys = walk.keys[group][i % 2];
+        if (position < keys.first || position >= keys.end) score = -INFINITY;
+      }
+      largest[i % 2] = fmaxf(largest[i % 2], score);
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int offset = 4; offset < kWarpSize; offset *= 2) {
+        largest[h] = fmaxf(largest[h], __shfl_xor_sync(kWholeWarp, largest[h], offset));
+      }
+      if (lane < 4) shared.largest[group * 8 + lane * 2 + h][warp_index()] = largest[h];
+    }
+  }
+}
+
+/// What the weights of a row are relative to.
+template <int kDim, int kGroups>
+__device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
+                                            int row) {
+  float largest = -INFINITY;
+#pragma unroll
+  for (int i = 0; i < Shared<kDim, kGroups>::kWarps / 4; ++i) {
+    const float4 four = *reinterpret_cast<const float4*>(&shared.largest[row][i * 4]);
+    largest = fmaxf(largest, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
+  }
+  return largest_power(args, largest);
+}
+
+/// Scores become weights, for all warps to see.
+template <int kDim, int kGroups>
+__device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kDim, kGroups>& shared,
+                                      const Scores<kDim, kGroups>& scores) {
+  using Memory = Shared<kDim, kGroups>;
+  const int lane = lane_index();
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = group * 8 + lane % 4 * 2 + h;
+      const float largest = largest_of(args, shared, row);
+      const float base = largest == -INFINITY ? 0.0F : largest;
+#pragma unroll
+      for (int i = 0; i < Memory::kKeyTiles; ++i) {
+        const int tile = warp_index() + i * Memory::kWarps;
+        float early = weight_of(args, scores[i][group][h], base);
+        float late = weight_of(args, scores[i][group][2 + h], base);
+        shared.sums[row][lane / 4][tile] = __fadd_rn(early, late);
+        __nv_bfloat16* const to = &shared.weights[0][row][tile * 16 + lane / 4];
+#pragma unroll
+        for (int term = 0; term < kMostTerms; ++term) {
+          if (term >= args.weight_terms) continue;
+          const __nv_bfloat16 first = __float2bfloat16_rn(early);
+          const __nv_bfloat16 second = __float2bfloat16_rn(late);
+          early -= __bfloat162float(first);
+          late -= __bfloat162float(second);
+          to[term * Memory::kRows * (kSplitKeys + 8)] = first;
+          to[term * Memory::kRows * (kSplitKeys + 8) + 8] = second;
+        }
+      }
+    }
+  }
+}
+
+/// sums += values of a split's keys times weights: of the warp's dimensions, a column a row.
+template <int kDim, int kGroups>
+__device__ __forceinline__ void add_values(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
+                                           std::uint32_t tile, Sums<kDim, kGroups>& sums) {
+  constexpr int kDimTiles = Shared<kDim, kGroups>::kDimTiles;
+  const int lane = lane_index();
+#pragma unroll
+  for (int step = 0; step < kSplitKeys / 16; ++step) {
+    uint4 values[kDimTiles];
+#pragma unroll
+    for (int j = 0; j < kDimTiles; ++j) {
+      const int piece = (warp_index() * kDimTiles + j) * 2 + lane / 8 % 2;
+      values[j] = load_matrices<true>(tile + piece_offset<kSplitKeys>(step * 16 + lane / 16 * 8 + lane % 8, piece));
+    }
+#pragma unroll
+    for (int term = kMostTerms - 1; term >= 0; --term) {  // small ones first
+      if (term >= args.weight_terms) continue;
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group) {
+        const auto* const weights = reinterpret_cast<const std::uint32_t*>(
+            &shared.weights[term][group * 8 + lane / 4][step * 16 + lane % 4 * 2]);
+#pragma unroll
+        for (int j = 0; j < kDimTiles; ++j) multiply_add(sums[j][group], values[j], weights[0], weights[4]);
+      }
+    }
+  }
+}
+
+/// The split's softmax of row lane / 4 of a group.
+template <int kDim, int kGroups>
+__device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
+                                                 int group) {
+  const int lane = lane_index();
+  const int row = group * 8 + lane / 4;
+  float total = 0.0F;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float* const parts = shared.sums[row][lane % 4 * 2 + i];
+    float sum = parts[0];
+#pragma unroll
+    for (int tile = 1; tile < kSplitKeys / 16; ++tile) sum = __fadd_rn(sum, parts[tile]);
+    total = i == 0 ? sum : __fadd_rn(total, sum);
+  }
+  total = __fadd_rn(total, __shfl_xor_sync(kWholeWarp, total, 1));
+  total = __fadd_rn(total, __shfl_xor_sync(kWholeWarp, total, 2));
+  return {largest_of(args, shared, row), total};
+}
+
+/// What a thread has of sums: dimension of the result and row of the tile.
+template <int kDim, int kGroups>
+__device__ __forceinline__ int dim_of(int j, int i) {
+  return (warp_index() * Shared<kDim, kGroups>::kDimTiles + j) * 16 + i / 2 * 8 + lane_index() / 4;
+}
+__device__ __forceinline__ int row_of(int group, int i) { return group * 8 + lane_index() % 4 * 2 + i % 2; }
+/// A number of that row, from the lanes that have row lane / 4.
+__device__ __forceinline__ float of_row(float value, int i) {
+  return __shfl_sync(kWholeWarp, value, lane_index() % 4 * 8 + i % 2 * 4);
+}
+
+template <int kDim, int kGroups>
+__device__ __forceinline__ void fold_split(const AttentionKernelArgs& args, Walk<kDim, kGroups>& walk,
+                                           const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& sums,
+                                           Sums<kDim, kGroups>& totals) {
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const FoldFactors own = fold(walk.state[group], state_of(args, shared, group));
+    const FoldFactors factors[2] = {{of_row(own.first, 0), of_row(own.second, 0)},
+                                    {of_row(own.first, 1), of_row(own.second, 1)}};
+#pragma unroll
+    for (int i = 0; i < Shared<kDim, kGroups>::kDimTiles * 4; ++i) {
+      float& total = totals[i / 4][group][i % 4];
+      total = fold_value(total, sums[i / 4][group][i % 4], factors[i % 2]);
+    }
+  }
+}
+
+template <int kDim, int kGroups>
+__device__ __forceinline__ void write_partials(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
+                                               const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& sums) {
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const SoftmaxState state = state_of(args, shared, group);
+    const int own = group * 8 + lane_index() / 4;
+    if (threadIdx.x < kWarpSize && lane_index() % 4 == 0 && tile.holds(own)) {
+      float* const to = partial_of(args, tile.matrix_row(own), tile.head(own), split) + kDim;
+      to[0] = state.largest;
+      to[1] = state.total;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int row = row_of(group, h);
+      if (!tile.holds(row)) continue;
+      float* const to = partial_of(args, tile.matrix_row(row), tile.head(row), split);
+#pragma unroll
+      for (int i = h; i < Shared<kDim, kGroups>::kDimTiles * 4; i += 2)
+        to[dim_of<kDim, kGroups>(i / 4, i % 4)] = sums[i / 4][group][i % 4];
+    }
+  }
+}
+
+template <int kDim, int kGroups>
+__device__ __forceinline__ void write_result(const AttentionKernelArgs& args, const Walk<kDim, kGroups>& walk,
+                                             const Sums<kDim, kGroups>& totals) {
+  const Tile& tile = walk.tile;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const int own = group * 8 + lane_index() / 4;
+    const float factor = tile.holds(own) ? finish(args, tile.head(own), walk.state[group]) : 0.0F;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float of_this = of_row(factor, h);
+      const int row = row_of(group, h);
+      if (!tile.holds(row)) continue;
+      float* const to = args.y.data + tile.matrix_row(row) * args.y.stride + std::int64_t{tile.head(row)} * kDim;
+#pragma unroll
+      for (int i = h; i < Shared<kDim, kGroups>::kDimTiles * 4; i += 2) {
+        to[dim_of<kDim, kGroups>(i / 4, i % 4)] = __fmul_rn(totals[i / 4][group][i % 4], of_this);
+      }
+    }
   }
 }
 
 /// y of the tile's rows from the partial states of all splits.
-template <int kDim, int kRows>
+template <int kDim, int kRows, int kThreads>
 __device__ void fold_tile(const AttentionKernelArgs& args, const Tile& tile) {
   constexpr int kWidth = 4;
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < tile.rows(kRows) * (kDim / kWidth); i += kAttentionThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < tile.rows(kRows) * (kDim / kWidth); i += kThreads) {
     const int row = i / (kDim / kWidth);
     const int d = i % (kDim / kWidth) * kWidth;
     const std::int64_t matrix_row = tile.matrix_row(row);
@@ -351,101 +380,86 @@ __device__ void fold_tile(const AttentionKernelArgs& args, const Tile& tile) {
   }
 }
 
-template <int kDim, int kRowTiles>
-__device__ void add_split(const Tile& tile, Shared<kDim, kRowTiles>& shared) {
-  constexpr int kRows = kRowTiles * kTileRows;
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kRows) (void)fold_states(shared, thread);
-  __syncthreads();
-#pragma unroll 1
-  for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
-    const int row = i / kDim;
-    float& sum = shared.sums[row][i % kDim];
-    sum = fold_value(sum, fold_sums(shared, row, i % kDim), shared.factors[row][kAttentionWarps]);
-  }
-  __syncthreads();
-}
-
-template <class Cell, int kDim, int kRowTiles>
-__global__ void __launch_bounds__(kAttentionThreads, kDim <= 128 ? 2 : 1)
+template <class Cell, int kDim, int kGroups>
+__global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, kGroups>::kBlocks)
     mma_kernel(const __grid_constant__ AttentionKernelArgs args) {
   release_successor();
   extern __shared__ uint4 memory[];
-  auto& shared = *reinterpret_cast<Shared<kDim, kRowTiles>*>(memory);
-  constexpr int kRows = kRowTiles * kTileRows;
-  const auto splits = args.partials != nullptr ? args.num_splits : 1;
+  using Memory = Shared<kDim, kGroups>;
+  auto& shared = *reinterpret_cast<Memory*>(memory);
+  Walk<kDim, kGroups> walk;
   // Late tiles see the most keys: they begin first.
-  const Tile tile = make_tile<kRows>(args, static_cast<std::int32_t>(blockIdx.z) / splits,
-                                     static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
-  const std::int32_t first_split = tile.keys.first / kSplitKeys;
-  const std::int32_t last_split = (tile.keys.end - 1) / kSplitKeys;
-  const auto own_split = static_cast<std::int32_t>(blockIdx.z) % splits;
-  const bool is_idle = tile.first_query >= tile.num_queries ||
-                       (args.partials != nullptr && (own_split < first_split || own_split > last_split));
+  walk.tile =
+      make_tile(args, static_cast<std::int32_t>(blockIdx.z) / args.num_chunks, static_cast<std::int32_t>(blockIdx.y),
+                Memory::kRows, static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
+  const Tile& tile = walk.tile;
+  const std::int32_t splits = tile.last_split() - tile.first_split() + 1;
+  const std::int32_t share = (splits + args.num_chunks - 1) / args.num_chunks;
+  const std::int32_t begin = tile.first_split() + static_cast<std::int32_t>(blockIdx.z) % args.num_chunks * share;
+  walk.end = min(begin + share, tile.last_split() + 1);
+  const bool is_idle = tile.is_idle() || begin >= walk.end;
   // No kernel writes the step's tables: they can be read before the wait.
-  if (!is_idle) prefetch_split<Cell, kDim>(args, tile, args.partials != nullptr ? own_split : first_split);
+  if (!is_idle) {
+    prefetch_split<Cell, kDim>(args, tile, begin);
+    walk.split = begin;
+    walk.cell = own_cell(args, walk, begin);
+    walk.next_cell = own_cell(args, walk, begin + 1);
+  }
   wait_for_predecessor();
   if (is_idle) return;
-  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  for (int i = 0; i < Memory::kStages - 1; ++i) ask<Cell>(args, walk, shared);
   load_queries(args, tile, shared);
-  if (thread < kRows) shared.running[thread] = empty_state();
-  for (int i = thread; i < kRows * kDim; i += kAttentionThreads) shared.sums[i / kDim][i % kDim] = 0.0F;
-  Lane<kDim, kRowTiles> state;
 #pragma unroll
-  for (int i = 0; i < kRowTiles * 2; ++i) {
-    const int row = i / 2 * kTileRows + thread % kWarpSize / 4 + 8 * (i % 2);
-    KeyRange& keys = state.keys[i / 2][i % 2];
-    keys = tile.holds(row) ? visible_keys(args, tile.slice.past + tile.token(row)) : KeyRange{0, 0};
+  for (int i = 0; i < kGroups * 2; ++i) {
+    const int row = row_of(i / 2, i % 2);
+    walk.keys[i / 2][i % 2] = tile.holds(row) ? visible_keys(args, tile.slice.past + tile.token(row)) : tile.keys;
+    walk.state[i / 2] = empty_state();
   }
-  __syncthreads();
-  const std::int32_t begin = args.partials != nullptr ? own_split : first_split;
-  const std::int32_t end = args.partials != nullptr ? own_split : last_split;
+  Sums<kDim, kGroups> totals = {};
 #pragma unroll 1
-  for (std::int32_t split = begin; split <= end; ++split) {
-    if (tile.slice.num_tokens == 1 && split < end) prefetch_split<Cell, kDim>(args, tile, split + 1);
-    reset(state);
-    run_warp<Cell>(args, tile, split, shared, state);
-    leave(state, shared);
+  for (std::int32_t split = begin; split < walk.end; ++split) {
+    Scores<kDim, kGroups> scores = {};
+    score_keys(args, shared, next_tile<Cell>(args, walk, shared), scores);
+    finish_scores(args, walk, split, shared, scores);
     __syncthreads();
-    if (args.partials == nullptr) add_split(tile, shared);
+    weigh(args, shared, scores);
+    Sums<kDim, kGroups> sums = {};
+    add_values(args, shared, next_tile<Cell>(args, walk, shared), sums);
+    if (args.partials != nullptr) {
+      write_partials(args, tile, split, shared, sums);
+    } else {
+      fold_split(args, walk, shared, sums, totals);
+    }
   }
-  if (args.partials != nullptr) {
-    write_partials(args, tile, own_split, shared);
-    if (args.arrivals == nullptr) return;
-    const unsigned tile_number = (blockIdx.z / splits * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    if (!arrives_last(args.arrivals + tile_number, static_cast<unsigned>(last_split - first_split + 1))) return;
-    fold_tile<kDim, kRows>(args, tile);
-    return;
-  }
-#pragma unroll 1
-  for (int i = thread; i < tile.rows(kRows) * kDim; i += kAttentionThreads) {
-    const int row = i / kDim;
-    const std::int32_t head = tile.head(row);
-    args.y.data[tile.matrix_row(row) * args.y.stride + std::int64_t{head} * kDim + i % kDim] =
-        __fmul_rn(shared.sums[row][i % kDim], finish(args, head, shared.running[row]));
-  }
+  if (args.partials == nullptr) return write_result(args, walk, totals);
+  if (args.arrivals == nullptr) return;
+  const unsigned tile_number =
+      (blockIdx.z / static_cast<unsigned>(args.num_chunks) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const auto shares = static_cast<unsigned>((splits + share - 1) / share);
+  if (arrives_last(args.arrivals + tile_number, shares)) fold_tile<kDim, Memory::kRows, Memory::kThreads>(args, tile);
 }
 
-template <class Cell, int kDim, int kRowTiles>
-Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest) {
-  constexpr int kRows = kRowTiles * kTileRows;
-  const std::int32_t queries = longest * (args.num_heads / args.kv.num_kv_heads);
-  const std::int32_t splits = args.partials != nullptr ? args.num_splits : 1;
+template <class Cell, int kDim, int kGroups>
+Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
+  constexpr int kRows = Shared<kDim, kGroups>::kRows;
   const LaunchShape shape = {
       dim3(static_cast<unsigned>((queries + kRows - 1) / kRows), static_cast<unsigned>(args.kv.num_kv_heads),
-           static_cast<unsigned>(args.step.num_slices * splits)),
-      dim3(kAttentionThreads), sizeof(Shared<kDim, kRowTiles>)};
-  return launch(context, shape, mma_kernel<Cell, kDim, kRowTiles>, args);
+           static_cast<unsigned>(args.step.num_slices * args.num_chunks)),
+      dim3(Shared<kDim, kGroups>::kThreads), sizeof(Shared<kDim, kGroups>)};
+  return launch(context, shape, mma_kernel<Cell, kDim, kGroups>, args);
 }
 
 template <class Cell>
-Status choose_dim(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest) {
-  const bool long_tile = longest * (args.num_heads / args.kv.num_kv_heads) > kTileRows;
-  if (args.kv.head_dim == 256) return run<Cell, 256, 1>(context, args, longest);
-  if (args.kv.head_dim == 64) {
-    return long_tile ? run<Cell, 64, 2>(context, args, longest) : run<Cell, 64, 1>(context, args, longest);
+Status choose_dim(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
+  const bool is_small = mma_tile_rows(args.kv, queries) == 8;
+  if (args.kv.head_dim == 256) {
+    return is_small ? run<Cell, 256, 1>(context, args, queries) : run<Cell, 256, 2>(context, args, queries);
   }
-  return long_tile ? run<Cell, 128, 2>(context, args, longest) : run<Cell, 128, 1>(context, args, longest);
+  if (args.kv.head_dim == 64) {
+    return is_small ? run<Cell, 64, 1>(context, args, queries) : run<Cell, 64, 4>(context, args, queries);
+  }
+  return is_small ? run<Cell, 128, 1>(context, args, queries) : run<Cell, 128, 4>(context, args, queries);
 }
 
 }  // namespace
@@ -454,9 +468,20 @@ bool can_attend_mma(const KvLayer& kv) {
   return kv.dtype != DType::kF32 && (kv.head_dim == 64 || kv.head_dim == 128 || kv.head_dim == 256);
 }
 
+std::int32_t mma_blocks(const KvLayer& kv) {
+  if (kv.head_dim == 256) return Shared<256, 1>::kBlocks;
+  return kv.head_dim == 64 ? Shared<64, 1>::kBlocks : Shared<128, 1>::kBlocks;
+}
+
+std::int32_t mma_tile_rows(const KvLayer& kv, std::int32_t queries) {
+  if (queries <= 8) return 8;
+  return kv.head_dim == 256 ? 16 : 32;
+}
+
 Status attend_mma(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest) {
-  if (args.kv.dtype == DType::kBF16) return choose_dim<BF16Cell>(context, args, longest);
-  return choose_dim<E4M3Cell>(context, args, longest);
+  const std::int32_t queries = longest * (args.num_heads / args.kv.num_kv_heads);
+  if (args.kv.dtype == DType::kBF16) return choose_dim<BF16Cell>(context, args, queries);
+  return choose_dim<E4M3Cell>(context, args, queries);
 }
 
 }  // namespace vernier::cuda

@@ -37,10 +37,11 @@ __device__ void add_keys(const AttentionKernelArgs& args, const Query& query, st
   const std::int32_t dim = args.kv.head_dim;
   const std::int32_t position = begin + lane;
   const bool visible = position >= query.keys.first && position < query.keys.end;
-  const float score = visible ? final_score(args, raw_score<Cell>(args, query, position)) : -INFINITY;
+  const float score =
+      visible ? __fmul_rn(finish_score(args, raw_score<Cell>(args, query, position)), args.exponent) : -INFINITY;
   const float largest = fmaxf(state.largest, warp_max(score));
   const float factor = rescale(state.largest, largest);
-  const float weight = visible ? expf(score - largest) : 0.0F;
+  const float weight = visible ? power_of_two(score - largest) : 0.0F;
   state.total = __fmaf_rn(state.total, factor, warp_sum(weight));
   state.largest = largest;
 #pragma unroll

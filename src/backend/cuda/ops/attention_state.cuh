@@ -1,6 +1,8 @@
 // The state of a softmax over some of the keys, and how two of them become one. Every attention kernel cuts a sequence
 // at the same absolute positions (kSplitKeys), folds in the same order and rounds in the same places, so that a
 // token's result depends neither on the other tokens of the step nor on how many blocks shared the work.
+//
+// Scores count in powers of two, since the device's exponential is one of two: exp(x) is 2^(x log2 e).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,7 @@
 
 namespace vernier::cuda {
 
-constexpr int kSplitKeys = 256;
+constexpr int kSplitKeys = 128;
 constexpr int kStateNumbers = 4;  ///< behind a partial accumulator, so that each begins at a multiple of 16 bytes
 constexpr int kAttentionWarps = 4;
 constexpr int kAttentionThreads = kAttentionWarps * 32;
@@ -19,7 +21,8 @@ struct AttentionKernelArgs {
   MatrixView q;
   MatrixView y;
   std::int32_t num_heads;
-  float scale;  ///< of raw scores: AttentionArgs::scale times the keys' scale
+  float scale;     ///< of raw scores where there is a cap: AttentionArgs::scale times the keys' scale over the cap
+  float exponent;  ///< of scores that are finished: log2 e, times the scale where there is no cap
   float soft_cap;
   std::int32_t window;
   const float* sinks;  ///< [heads] or null
@@ -32,10 +35,26 @@ struct AttentionKernelArgs {
   /// block folds all splits of its rows.
   float* partials;
   std::int32_t num_splits;
+  std::int32_t num_chunks;  ///< blocks that share the splits of a tile
+  /// A kernel leaves slices with fewer or more tokens alone.
+  std::int32_t least_tokens;
+  std::int32_t most_tokens;
   /// A zero for each tile of each KV head and slice: the last block of those that share one folds. Null: fold_kernel
   /// does.
   unsigned* arrivals;
+
+  __device__ bool takes(const DeviceSlice& slice) const {
+    return slice.num_tokens >= least_tokens && slice.num_tokens <= most_tokens;
+  }
 };
+constexpr float kLog2OfE = 1.4426950408889634F;
+
+/// 2^x, to 2 units in the last place; 0 where that is subnormal.
+__device__ inline float power_of_two(float x) {
+  float y = 0.0F;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 /// Largest score, sum of exponentials, and (elsewhere) the weighted sum of values. No key yet: -infinity, 0, 0.
 struct SoftmaxState {
@@ -53,7 +72,7 @@ struct FoldFactors {
 };
 
 __device__ inline float rescale(float old_largest, float largest) {
-  return old_largest == -INFINITY ? 0.0F : expf(old_largest - largest);
+  return old_largest == -INFINITY ? 0.0F : power_of_two(old_largest - largest);
 }
 
 __device__ inline FoldFactors fold(SoftmaxState& state, const SoftmaxState& next) {
@@ -74,19 +93,26 @@ __device__ inline float finish(const AttentionKernelArgs& args, std::int32_t hea
   float largest = state.largest;
   float sink = 0.0F;
   if (args.sinks != nullptr) {
-    largest = fmaxf(largest, args.sinks[head]);
-    sink = expf(args.sinks[head] - largest);
+    const float score = __fmul_rn(args.sinks[head], kLog2OfE);
+    largest = fmaxf(largest, score);
+    sink = power_of_two(score - largest);
   }
   const float factor = rescale(state.largest, largest);
   return __fdiv_rn(__fmul_rn(factor, args.value_scale), __fmaf_rn(state.total, factor, sink));
 }
 
-__device__ inline float cap_score(const AttentionKernelArgs& args, float score) {
-  return __fmul_rn(args.soft_cap, tanhf(__fdiv_rn(score, args.soft_cap)));
+/// Times AttentionKernelArgs::exponent the number whose power of two is the weight.
+__device__ inline float finish_score(const AttentionKernelArgs& args, float raw) {
+  return args.soft_cap > 0.0F ? __fmul_rn(args.soft_cap, tanhf(__fmul_rn(raw, args.scale))) : raw;
 }
-__device__ inline float final_score(const AttentionKernelArgs& args, float raw) {
-  const float score = __fmul_rn(raw, args.scale);
-  return args.soft_cap > 0.0F ? cap_score(args, score) : score;
+
+/// What the weights of a split are relative to, from its largest score.
+__device__ inline float largest_power(const AttentionKernelArgs& args, float largest_score) {
+  return largest_score == -INFINITY ? -INFINITY : __fmul_rn(largest_score, args.exponent);
+}
+/// The weight of a score; -infinity, a key that isn't seen, gives 0. `largest` is finite.
+__device__ inline float weight_of(const AttentionKernelArgs& args, float score, float largest) {
+  return power_of_two(__fmaf_rn(score, args.exponent, -largest));
 }
 
 /// The keys that a token sees: positions [first, end).
@@ -116,7 +142,7 @@ struct Neighbours {
 template <int kWidth>
 __device__ Neighbours<kWidth> fold_splits(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head, int d,
                                           KeyRange keys) {
-  constexpr int kAtOnce = 4;  // on their way together
+  constexpr int kAtOnce = 8;  // on their way together
   const std::int32_t dim = args.kv.head_dim;
   const std::int32_t last_split = (keys.end - 1) / kSplitKeys;
   Neighbours<kWidth> sums = {};

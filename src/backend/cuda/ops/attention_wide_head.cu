@@ -51,12 +51,12 @@ __device__ void finish_scores(const AttentionKernelArgs& args, const Lane<Shape>
   const int lane = lane_index();
   const int key_warp = warp_index() / Shape::kRowTiles;
   const std::int32_t column = chunk * kChunkKeys + key_warp * Shape::kWarpKeys + lane % 4 * 2;
-#pragma unroll
-  for (int i = 0; i < kTiles * 4; ++i) scores[i / 4][i % 4] = __fmul_rn(scores[i / 4][i % 4], args.scale);
   if (args.soft_cap > 0.0F) {
 #pragma unroll
-    for (int i = 0; i < kTiles * 4; ++i) scores[i / 4][i % 4] = cap_score(args, scores[i / 4][i % 4]);
+    for (int i = 0; i < kTiles * 4; ++i) scores[i / 4][i % 4] = finish_score(args, scores[i / 4][i % 4]);
   }
+#pragma unroll
+  for (int i = 0; i < kTiles * 4; ++i) scores[i / 4][i % 4] = __fmul_rn(scores[i / 4][i % 4], args.exponent);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float largest = -INFINITY;
@@ -129,7 +129,7 @@ __device__ void leave_weights(const Lane<Shape>& state, WideShared<Shape>& share
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
         float& score = c < 2 ? first[2 * h + c] : second[2 * h + c - 2];
-        score = score == -INFINITY ? 0.0F : expf(score - largest[h]);
+        score = score == -INFINITY ? 0.0F : power_of_two(score - largest[h]);
         total = __fadd_rn(total, score);
       }
       total = __fadd_rn(total, __shfl_xor_sync(kWholeWarp, total, 1));
@@ -288,8 +288,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kRowTiles == 1 && Shap
   auto& shared = *reinterpret_cast<WideShared<Shape>*>(memory);
   const auto splits = args.partials != nullptr ? args.num_splits : 1;
   // Late tiles see the most keys: they begin first.
-  const Tile tile = make_tile<Shape::kRows>(args, static_cast<std::int32_t>(blockIdx.z) / splits,
-                                            static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
+  const Tile tile =
+      make_tile(args, static_cast<std::int32_t>(blockIdx.z) / splits, static_cast<std::int32_t>(blockIdx.y),
+                Shape::kRows, static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
   const std::int32_t first_split = tile.keys.first / kSplitKeys;
   const std::int32_t last_split = (tile.keys.end - 1) / kSplitKeys;
   const auto own_split = static_cast<std::int32_t>(blockIdx.z) % splits;

@@ -50,16 +50,6 @@ __device__ void reset(const WideShared<Shape>& shared, Lane<Shape>& state) {
   }
 }
 
-/// Whether each four numbers of a row can be read or written at once.
-__device__ inline bool has_aligned_fours(const MatrixView& matrix) {
-  return matrix.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(matrix.data) % sizeof(float4) == 0;
-}
-
-__device__ inline float4 load_four(const float* from, bool is_aligned) {
-  if (is_aligned) return *reinterpret_cast<const float4*>(from);
-  return make_float4(from[0], from[1], from[2], from[3]);
-}
-
 __device__ inline void store_four(float* to, const float4& four, bool is_aligned) {
   if (is_aligned) {
     *reinterpret_cast<float4*>(to) = four;
