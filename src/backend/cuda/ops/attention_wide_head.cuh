@@ -124,17 +124,22 @@ __device__ void request_rows(const AttentionKernelArgs& args, const std::int32_t
   using Code = typename Shape::Code;
   constexpr int kRowUnits = (kIsKeys ? Shape::kPieceDims : Shape::kDim) / Shape::kPerUnit;
   constexpr int kAtOnce = Shape::kThreads / kRowUnits;  // keys
-  const std::int32_t dim = args.kv.head_dim;
+  constexpr int kCount = Shape::kPieceBytes / kUnitBytes / Shape::kThreads;
+  constexpr int kPeriod = kAtOnce >= 8 ? 1 : 8 / kAtOnce;  // units of keys 8 apart lie alike
+  const auto dim = static_cast<std::uint32_t>(args.kv.head_dim);
   const int first_key = static_cast<int>(threadIdx.x) / kRowUnits;
   const int unit = static_cast<int>(threadIdx.x) % kRowUnits;
-  const int d = first_dim + unit * Shape::kPerUnit;
+  const auto d = static_cast<std::uint32_t>(first_dim + unit * Shape::kPerUnit);
   const bool exists = d < dim;
   const auto* const from = static_cast<const Code*>(kIsKeys ? args.kv.keys : args.kv.values) + (exists ? d : 0);
+  std::uint32_t own[kCount];
 #pragma unroll
-  for (int i = 0; i < Shape::kPieceBytes / kUnitBytes / Shape::kThreads; ++i) {
-    const int key = first_key + i * kAtOnce;
+  for (int i = 0; i < kCount; ++i) own[i] = static_cast<std::uint32_t>(cells[first_key + i * kAtOnce]);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int key = first_key + i % kPeriod * kAtOnce;
     uint4* const to = buffer + (kIsKeys ? key_unit<Shape>(key, unit) : value_unit<Shape>(key, unit));
-    copy_unit(to, from + std::int64_t{cells[key]} * dim, exists);
+    copy_unit(to + i / kPeriod * kPeriod * kAtOnce * kRowUnits, from + std::uint64_t{own[i]} * dim, exists);
   }
 }
 

@@ -79,7 +79,7 @@ __device__ void load_queries(const AttentionKernelArgs& args, WideShared<Shape>&
   const int lane = lane_index();
   const std::int32_t dim = args.kv.head_dim;
   const bool is_aligned = has_aligned_fours(args.q);
-#pragma unroll 2
+#pragma unroll 4
   for (int item = warp_index(); item < Shape::kRowTiles * Shape::kDim / 16; item += Shape::kWarps) {
     const int row_tile = item / (Shape::kDim / 16);
     const int step = item % (Shape::kDim / 16);
