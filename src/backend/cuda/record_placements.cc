@@ -8,29 +8,40 @@
 namespace vernier::cuda {
 
 RecordPlacements::~RecordPlacements() {
+  if (copies_ != nullptr) {
+    (void)cudaStreamSynchronize(copies_);
+    (void)cudaStreamDestroy(copies_);
+  }
   for (const Half& half : halves_) {
-    if (half.copied == nullptr) continue;
-    (void)cudaEventSynchronize(half.copied);
-    (void)cudaEventDestroy(half.copied);
+    for (cudaEvent_t event : {half.copied, half.packed}) {
+      if (event != nullptr) (void)cudaEventDestroy(event);
+    }
   }
 }
 
 Result<std::byte*> RecordPlacements::stage(std::size_t size_bytes) {
+  VN_TRY(prepare());
   half_ = (half_ + 1) % halves_.size();
   Half& half = halves_[half_];
-  if (half.copied == nullptr) {
-    VN_CUDA(cudaEventCreateWithFlags(&half.copied, cudaEventDisableTiming));
-  } else {
-    VN_CUDA(cudaEventSynchronize(half.copied));
-  }
+  VN_CUDA(cudaEventSynchronize(half.copied));
   if (half.memory.size() < size_bytes) {
     VN_ASSIGN(half.memory, memory_.allocate(size_bytes));
+  }
+  if (half.published.size() < size_bytes) {
+    VN_CUDA(cudaEventSynchronize(half.packed));
+    half.published = Buffer();
+    VN_ASSIGN(half.published, allocate_device(size_bytes, "experts on their way"));
   }
   return static_cast<std::byte*>(half.memory.data());
 }
 
-Status RecordPlacements::prepare_reports() {
+Status RecordPlacements::prepare() {
   if (reports_.size() > 0) return {};
+  VN_CUDA(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking));
+  for (Half& half : halves_) {
+    VN_CUDA(cudaEventCreateWithFlags(&half.copied, cudaEventDisableTiming));
+    VN_CUDA(cudaEventCreateWithFlags(&half.packed, cudaEventDisableTiming));
+  }
   constexpr std::size_t kBytes = kMostReports * sizeof(PackReport);
   VN_ASSIGN(host_reports_, memory_.allocate(kBytes));
   VN_ASSIGN(blank_, allocate_device(kBytes, "reports of packing"));
@@ -44,15 +55,15 @@ Status RecordPlacements::prepare_reports() {
 }
 
 Status RecordPlacements::place(std::span<const RecordPlacer::Part> parts, std::size_t size_bytes) {
-  VN_TRY(prepare_reports());
   if (parts.size() > kMostReports) return fail(ErrorCode::kInternal, "{} records at a time", parts.size());
   if (under_way_.size() + parts.size() > kMostReports) VN_TRY(complete());
   const Half& half = halves_[half_];
   const auto* const staged = static_cast<const std::byte*>(half.memory.data());
-  VN_ASSIGN(void* const memory, context_.scratch.get(ScratchSlot::kPublishedWeight, size_bytes));
-  auto* const published = static_cast<std::byte*>(memory);
-  VN_CUDA(cudaMemcpyAsync(published, staged, size_bytes, cudaMemcpyHostToDevice, context_.stream));
-  VN_CUDA(cudaEventRecord(half.copied, context_.stream));
+  auto* const published = static_cast<std::byte*>(half.published.data());
+  VN_CUDA(cudaStreamWaitEvent(copies_, half.packed, 0));
+  VN_CUDA(cudaMemcpyAsync(published, staged, size_bytes, cudaMemcpyHostToDevice, copies_));
+  VN_CUDA(cudaEventRecord(half.copied, copies_));
+  VN_CUDA(cudaStreamWaitEvent(context_.stream, half.copied, 0));
   auto* const reports = static_cast<PackReport*>(reports_.data());
   VN_CUDA(cudaMemcpyAsync(reports + under_way_.size(), blank_.data(), parts.size() * sizeof(PackReport),
                           cudaMemcpyDeviceToDevice, context_.stream));
@@ -66,7 +77,7 @@ Status RecordPlacements::place(std::span<const RecordPlacer::Part> parts, std::s
               begin_record(context_, part, published + (part.staged.codes - staged), reports + under_way_.size()));
     under_way_.push_back(std::move(record));
   }
-  return {};
+  return cuda_status(cudaEventRecord(half.packed, context_.stream), "cudaEventRecord");
 }
 
 Status RecordPlacements::complete() {

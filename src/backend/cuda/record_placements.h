@@ -1,5 +1,5 @@
-// Weights that come from a file into slots: stored bytes go to the GPU through two staging halves, of which one is
-// filled while the other is copied, and are packed there into the slots.
+// Weights that come from a file into slots: stored bytes go to the GPU through two staging halves, on a stream of their
+// own, and are packed there into the slots. While one half is packed the other is copied and filled again.
 #pragma once
 
 #include <array>
@@ -26,16 +26,19 @@ class RecordPlacements {
  private:
   struct Half {
     Buffer memory;
+    Buffer published;              ///< the same bytes in device memory
     cudaEvent_t copied = nullptr;  ///< behind the last copy from it
+    cudaEvent_t packed = nullptr;  ///< behind what read the copy
   };
   static constexpr std::size_t kMostReports = 4096;
 
-  [[nodiscard]] Status prepare_reports();
+  [[nodiscard]] Status prepare();
   /// Waits for the parts under way and moves them to done_.
   [[nodiscard]] Status complete();
 
   CudaContext& context_;
   CopyMemory& memory_;
+  cudaStream_t copies_ = nullptr;
   std::array<Half, 2> halves_;
   std::size_t half_ = 0;
   Buffer reports_;       ///< [kMostReports] in device memory
