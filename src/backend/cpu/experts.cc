@@ -13,8 +13,8 @@ namespace {
 /// Tokens that expert_mlp takes at a time: bounds its memory, and is enough to make decoding cheap beside multiplying.
 constexpr std::int64_t kTokensPerChunk = 512;
 
-/// Rows of down that a worker takes of each of a token's experts.
-constexpr std::int64_t kRowsAtOnce = 4;
+/// Rows of down that a worker takes of each of a token's experts: enough to read on for a while before the next one.
+constexpr std::int64_t kRowsAtOnce = 32;
 
 float bias_of(const std::vector<std::span<const float>>& biases, std::size_t expert, std::int64_t n) {
   if (biases.empty() || biases[expert].empty()) return 0.0F;
@@ -347,7 +347,8 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
     const auto multiply_and_add = [&](std::int64_t begin, std::int64_t end, int worker) {
       step.multiply_down_and_add(begin * kRowsAtOnce, std::min(end * kRowsAtOnce, dim), worker);
     };
-    pool_.parallel_for((dim + kRowsAtOnce - 1) / kRowsAtOnce, multiply_and_add, min_tiles_per_worker(ff * num_uses, 1));
+    pool_.parallel_for((dim + kRowsAtOnce - 1) / kRowsAtOnce, multiply_and_add,
+                       min_tiles_per_worker(ff * num_uses * kRowsAtOnce / 4, 1));
     return {};
   }
   const auto multiply_down = [&](std::int64_t begin, std::int64_t end, int worker) {
