@@ -1,6 +1,7 @@
 // The gated delta net's recurrence for single tokens: bound by reading and writing the state, in whole rows of a head.
 // With many of them on sm_90 the copy engines move it through shared memory, so that more of it is under way.
 #include <algorithm>
+#include <string_view>
 
 #include "backend/cuda/ops/delta_net_kernels.h"
 #include "backend/cuda/ops/delta_net_math.cuh"
@@ -123,9 +124,11 @@ __device__ float column_sum(const float (&parts)[kWarps][kMostColumns], int colu
   return sum_of_pairs(pairs);
 }
 
+#if __CUDA_ARCH__ >= 900
 __device__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
+#endif
 
 /// A head's state on its way through shared memory. One thread asks; all may wait for its arrival.
 struct StateCopy {
@@ -134,9 +137,9 @@ struct StateCopy {
   unsigned size_bytes;
   std::uint64_t* arrived;
 
+#if __CUDA_ARCH__ >= 900
   static constexpr unsigned kPieceBytes = 16384;
 
-#if __CUDA_ARCH__ >= 900
   __device__ void prepare() const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived)));
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -247,7 +250,9 @@ Status step(const CudaContext& context, const DeltaNetKernelArgs& args) {
   const std::size_t bulk_bytes =
       state_bytes > kPlainBytes ? std::max(state_bytes, (48 << 10) + sizeof(float4)) : state_bytes;
   const std::int64_t wave = std::int64_t{kBulkBlocksPerSm} * context.num_sms;
-  if (context.capability >= 90 && std::int64_t{grid.x} * grid.y >= kBulkWaves * wave) {
+  // Code for other architectures has no bulk copies.
+  constexpr bool kIsBuilt = std::string_view(VERNIER_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+  if (kIsBuilt && context.capability == 90 && std::int64_t{grid.x} * grid.y >= kBulkWaves * wave) {
     return launch(context, {grid, dim3(kThreads), bulk_bytes}, step_kernel<kQuads, true>, args);
   }
   return launch(context, {grid, dim3(kThreads)}, step_kernel<kQuads, false>, args);
