@@ -168,7 +168,7 @@ Status attend_few(CudaContext& context, std::span<const SequenceSlice> slices, A
   if (extent.slices == 0) return {};
   args.num_splits = splits_of(extent);
   const std::int32_t queries = extent.tokens * (args.num_heads / args.kv.num_kv_heads);
-  const std::int32_t rows = mma_tile_rows(args.kv, queries);
+  const std::int32_t rows = mma_tile_rows(context, args.kv, queries);
   const std::int64_t tiles_a_slice = std::int64_t{(queries + rows - 1) / rows} * args.kv.num_kv_heads;
   VN_TRY(plan_chunks(context, tiles_a_slice * extent.slices, args.step.num_slices, args));
   if (args.partials != nullptr && args.num_splits <= kFewSplits) {
@@ -247,7 +247,7 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
   // Whether it's the tensor cores depends on the layer alone, never on the step.
   const bool is_wide = can_attend_wide_head(context, kv);
   if (is_wide && kernel_args.exponent > 0.0F) return attend_wide(context, extent, kernel_args);
-  if (!can_attend_mma(kv) || !(kernel_args.exponent > 0.0F)) {
+  if (!can_attend_mma(context, kv) || !(kernel_args.exponent > 0.0F)) {
     VN_TRY(plan_chunks(context, args.q.rows * args.num_heads, 1, kernel_args));
     VN_TRY(attend_scalar(context, kernel_args));
     return fold(context, kernel_args);

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kMostTerms = 3;
 
-/// A block and its shared memory: kGroups times 8 rows.
-template <int kDim, int kGroups>
+/// A block and its shared memory: kGroups times 8 rows, kRing buffers for keys or values of a split.
+template <int kDim, int kGroups, int kRing>
 struct Shared {
   static constexpr int kRows = 8 * kGroups;
   static constexpr int kWarps = kDim == 64 ? 4 : 8;
@@ -28,7 +28,7 @@ struct Shared {
   static constexpr int kKeyTiles = kSplitKeys / 16 / kWarps;  ///< of 16 keys, a warp's
   static constexpr int kDimTiles = kDim / 16 / kWarps;        ///< of 16 dimensions, a warp's
   static constexpr int kTileBytes = kSplitKeys * kDim * 2;
-  static constexpr int kStages = kDim == 256 || kGroups > 1 ? 2 : (kDim == 128 ? 3 : 4);
+  static constexpr int kStages = kRing;
   static constexpr int kBlocks = kDim == 256 || kGroups > 1 ? 1 : (kDim == 128 ? 2 : 3);  ///< of a multiprocessor
   std::byte ring[kStages][kTileBytes];
   uint2 query[kMostTerms][kGroups][kDim / 16][kWarpSize];
@@ -38,7 +38,7 @@ struct Shared {
 };
 
 /// What a block goes through, and what a thread knows of it.
-template <int kDim, int kGroups>
+template <int kDim, int kGroups, int kRing>
 struct Walk {
   Tile tile;
   std::int32_t split;  ///< of the tile that is asked for next
@@ -56,11 +56,11 @@ __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.
 __device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
 
 /// Splits the tile's queries into bf16 terms, in the order in which lanes take them.
-template <int kDim, int kGroups>
-__device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kGroups>& shared) {
+template <int kDim, int kGroups, int kRing>
+__device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kGroups, kRing>& shared) {
   const int lane = lane_index();
 #pragma unroll 1
-  for (int item = warp_index(); item < kGroups * kDim / 16; item += Shared<kDim, kGroups>::kWarps) {
+  for (int item = warp_index(); item < kGroups * kDim / 16; item += Shared<kDim, kGroups, kRing>::kWarps) {
     const int group = item / (kDim / 16);
     const int step = item % (kDim / 16);
     const int row = group * 8 + lane / 4;
@@ -81,18 +81,18 @@ __device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, 
   }
 }
 
-template <int kDim, int kGroups>
-__device__ __forceinline__ std::int32_t own_cell(const AttentionKernelArgs& args, const Walk<kDim, kGroups>& walk,
-                                                 std::int32_t split) {
-  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups>::kWarps;
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ std::int32_t own_cell(const AttentionKernelArgs& args,
+                                                 const Walk<kDim, kGroups, kRing>& walk, std::int32_t split) {
+  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups, kRing>::kWarps;
   return cell_of(args, walk.tile, split * kSplitKeys + warp_index() * kKeys + lane_index() % kKeys);
 }
 
 /// Asks for the next tile, if there is one; a group of copies in either case.
-template <class Cell, int kDim, int kGroups>
-__device__ __forceinline__ void ask(const AttentionKernelArgs& args, Walk<kDim, kGroups>& walk,
-                                    Shared<kDim, kGroups>& shared) {
-  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups>::kWarps;
+template <class Cell, int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void ask(const AttentionKernelArgs& args, Walk<kDim, kGroups, kRing>& walk,
+                                    Shared<kDim, kGroups, kRing>& shared) {
+  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups, kRing>::kWarps;
   if (walk.split < walk.end) {
     copy_rows<Cell, kDim, kSplitKeys, kKeys>(walk.step == 0 ? args.kv.keys : args.kv.values, walk.cell,
                                              address_in_shared(shared.ring[walk.fill]), warp_index() * kKeys);
@@ -102,34 +102,34 @@ __device__ __forceinline__ void ask(const AttentionKernelArgs& args, Walk<kDim, 
       walk.cell = walk.next_cell;
       walk.next_cell = own_cell(args, walk, walk.split + 1);
     }
-    if (++walk.fill == Shared<kDim, kGroups>::kStages) walk.fill = 0;
+    if (++walk.fill == Shared<kDim, kGroups, kRing>::kStages) walk.fill = 0;
   }
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
 /// Waits for the next tile, and asks for another in place of the last; its address.
-template <class Cell, int kDim, int kGroups>
-__device__ __forceinline__ std::uint32_t next_tile(const AttentionKernelArgs& args, Walk<kDim, kGroups>& walk,
-                                                   Shared<kDim, kGroups>& shared) {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(Shared<kDim, kGroups>::kStages - 2) : "memory");
+template <class Cell, int kDim, int kGroups, int kRing>
+__device__ __forceinline__ std::uint32_t next_tile(const AttentionKernelArgs& args, Walk<kDim, kGroups, kRing>& walk,
+                                                   Shared<kDim, kGroups, kRing>& shared) {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(Shared<kDim, kGroups, kRing>::kStages - 2) : "memory");
   __syncthreads();
   ask<Cell>(args, walk, shared);
-  if (++walk.read == Shared<kDim, kGroups>::kStages) walk.read = 0;
+  if (++walk.read == Shared<kDim, kGroups, kRing>::kStages) walk.read = 0;
   return address_in_shared(shared.ring[walk.read]);
 }
 
 /// A warp's scores: keys 16 (warp + i * kWarps) + lane / 4 (+ 8) and rows 2 (lane % 4) (+ 1) of each group.
-template <int kDim, int kGroups>
-using Scores = float[Shared<kDim, kGroups>::kKeyTiles][kGroups][4];
+template <int kDim, int kGroups, int kRing>
+using Scores = float[Shared<kDim, kGroups, kRing>::kKeyTiles][kGroups][4];
 /// A warp's sums: dimensions in the place of keys.
-template <int kDim, int kGroups>
-using Sums = float[Shared<kDim, kGroups>::kDimTiles][kGroups][4];
+template <int kDim, int kGroups, int kRing>
+using Sums = float[Shared<kDim, kGroups, kRing>::kDimTiles][kGroups][4];
 
 /// Raw scores of the warp's keys.
-template <int kDim, int kGroups>
-__device__ __forceinline__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
-                                           std::uint32_t tile, Scores<kDim, kGroups>& scores) {
-  using Memory = Shared<kDim, kGroups>;
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, kGroups, kRing>& shared,
+                                           std::uint32_t tile, Scores<kDim, kGroups, kRing>& scores) {
+  using Memory = Shared<kDim, kGroups, kRing>;
   const int lane = lane_index();
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
@@ -153,11 +153,11 @@ __device__ __forceinline__ void score_keys(const AttentionKernelArgs& args, cons
 }
 
 /// Caps and masks scores, and leaves the warp's largest of each row.
-template <int kDim, int kGroups>
-__device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, const Walk<kDim, kGroups>& walk,
-                                              std::int32_t split, Shared<kDim, kGroups>& shared,
-                                              Scores<kDim, kGroups>& scores) {
-  using Memory = Shared<kDim, kGroups>;
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, const Walk<kDim, kGroups, kRing>& walk,
+                                              std::int32_t split, Shared<kDim, kGroups, kRing>& shared,
+                                              Scores<kDim, kGroups, kRing>& scores) {
+  using Memory = Shared<kDim, kGroups, kRing>;
   constexpr int kCount = Memory::kKeyTiles * 4;
   const int lane = lane_index();
   if (args.soft_cap > 0.0F) {  // code that isn't fetched costs nothing
@@ -194,12 +194,12 @@ __device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, c
 }
 
 /// What the weights of a row are relative to.
-template <int kDim, int kGroups>
-__device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups, kRing>& shared,
                                             int row) {
   float largest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < Shared<kDim, kGroups>::kWarps / 4; ++i) {
+  for (int i = 0; i < Shared<kDim, kGroups, kRing>::kWarps / 4; ++i) {
     const float4 four = *reinterpret_cast<const float4*>(&shared.largest[row][i * 4]);
     largest = fmaxf(largest, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
   }
@@ -207,10 +207,10 @@ __device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, con
 }
 
 /// Scores become weights, for all warps to see.
-template <int kDim, int kGroups>
-__device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kDim, kGroups>& shared,
-                                      const Scores<kDim, kGroups>& scores) {
-  using Memory = Shared<kDim, kGroups>;
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kDim, kGroups, kRing>& shared,
+                                      const Scores<kDim, kGroups, kRing>& scores) {
+  using Memory = Shared<kDim, kGroups, kRing>;
   const int lane = lane_index();
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
@@ -242,10 +242,10 @@ __device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kD
 }
 
 /// sums += values of a split's keys times weights: of the warp's dimensions, a column a row.
-template <int kDim, int kGroups>
-__device__ __forceinline__ void add_values(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
-                                           std::uint32_t tile, Sums<kDim, kGroups>& sums) {
-  constexpr int kDimTiles = Shared<kDim, kGroups>::kDimTiles;
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void add_values(const AttentionKernelArgs& args, const Shared<kDim, kGroups, kRing>& shared,
+                                           std::uint32_t tile, Sums<kDim, kGroups, kRing>& sums) {
+  constexpr int kDimTiles = Shared<kDim, kGroups, kRing>::kDimTiles;
   const int lane = lane_index();
 #pragma unroll
   for (int step = 0; step < kSplitKeys / 16; ++step) {
@@ -270,9 +270,9 @@ __device__ __forceinline__ void add_values(const AttentionKernelArgs& args, cons
 }
 
 /// The split's softmax of row lane / 4 of a group.
-template <int kDim, int kGroups>
-__device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
-                                                 int group) {
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args,
+                                                 const Shared<kDim, kGroups, kRing>& shared, int group) {
   const int lane = lane_index();
   const int row = group * 8 + lane / 4;
   float total = 0.0F;
@@ -290,9 +290,9 @@ __device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args
 }
 
 /// What a thread has of sums: dimension of the result and row of the tile.
-template <int kDim, int kGroups>
+template <int kDim, int kGroups, int kRing>
 __device__ __forceinline__ int dim_of(int j, int i) {
-  return (warp_index() * Shared<kDim, kGroups>::kDimTiles + j) * 16 + i / 2 * 8 + lane_index() / 4;
+  return (warp_index() * Shared<kDim, kGroups, kRing>::kDimTiles + j) * 16 + i / 2 * 8 + lane_index() / 4;
 }
 __device__ __forceinline__ int row_of(int group, int i) { return group * 8 + lane_index() % 4 * 2 + i % 2; }
 /// A number of that row, from the lanes that have row lane / 4.
@@ -300,26 +300,27 @@ __device__ __forceinline__ float of_row(float value, int i) {
   return __shfl_sync(kWholeWarp, value, lane_index() % 4 * 8 + i % 2 * 4);
 }
 
-template <int kDim, int kGroups>
-__device__ __forceinline__ void fold_split(const AttentionKernelArgs& args, Walk<kDim, kGroups>& walk,
-                                           const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& sums,
-                                           Sums<kDim, kGroups>& totals) {
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void fold_split(const AttentionKernelArgs& args, Walk<kDim, kGroups, kRing>& walk,
+                                           const Shared<kDim, kGroups, kRing>& shared,
+                                           const Sums<kDim, kGroups, kRing>& sums, Sums<kDim, kGroups, kRing>& totals) {
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const FoldFactors own = fold(walk.state[group], state_of(args, shared, group));
     const FoldFactors factors[2] = {{of_row(own.first, 0), of_row(own.second, 0)},
                                     {of_row(own.first, 1), of_row(own.second, 1)}};
 #pragma unroll
-    for (int i = 0; i < Shared<kDim, kGroups>::kDimTiles * 4; ++i) {
+    for (int i = 0; i < Shared<kDim, kGroups, kRing>::kDimTiles * 4; ++i) {
       float& total = totals[i / 4][group][i % 4];
       total = fold_value(total, sums[i / 4][group][i % 4], factors[i % 2]);
     }
   }
 }
 
-template <int kDim, int kGroups>
+template <int kDim, int kGroups, int kRing>
 __device__ __forceinline__ void write_partials(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
-                                               const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& sums) {
+                                               const Shared<kDim, kGroups, kRing>& shared,
+                                               const Sums<kDim, kGroups, kRing>& sums) {
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const SoftmaxState state = state_of(args, shared, group);
@@ -335,15 +336,15 @@ __device__ __forceinline__ void write_partials(const AttentionKernelArgs& args, 
       if (!tile.holds(row)) continue;
       float* const to = partial_of(args, tile.matrix_row(row), tile.head(row), split);
 #pragma unroll
-      for (int i = h; i < Shared<kDim, kGroups>::kDimTiles * 4; i += 2)
-        to[dim_of<kDim, kGroups>(i / 4, i % 4)] = sums[i / 4][group][i % 4];
+      for (int i = h; i < Shared<kDim, kGroups, kRing>::kDimTiles * 4; i += 2)
+        to[dim_of<kDim, kGroups, kRing>(i / 4, i % 4)] = sums[i / 4][group][i % 4];
     }
   }
 }
 
-template <int kDim, int kGroups>
-__device__ __forceinline__ void write_result(const AttentionKernelArgs& args, const Walk<kDim, kGroups>& walk,
-                                             const Sums<kDim, kGroups>& totals) {
+template <int kDim, int kGroups, int kRing>
+__device__ __forceinline__ void write_result(const AttentionKernelArgs& args, const Walk<kDim, kGroups, kRing>& walk,
+                                             const Sums<kDim, kGroups, kRing>& totals) {
   const Tile& tile = walk.tile;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
@@ -356,8 +357,8 @@ __device__ __forceinline__ void write_result(const AttentionKernelArgs& args, co
       if (!tile.holds(row)) continue;
       float* const to = args.y.data + tile.matrix_row(row) * args.y.stride + std::int64_t{tile.head(row)} * kDim;
 #pragma unroll
-      for (int i = h; i < Shared<kDim, kGroups>::kDimTiles * 4; i += 2) {
-        to[dim_of<kDim, kGroups>(i / 4, i % 4)] = __fmul_rn(totals[i / 4][group][i % 4], of_this);
+      for (int i = h; i < Shared<kDim, kGroups, kRing>::kDimTiles * 4; i += 2) {
+        to[dim_of<kDim, kGroups, kRing>(i / 4, i % 4)] = __fmul_rn(totals[i / 4][group][i % 4], of_this);
       }
     }
   }
@@ -380,14 +381,14 @@ __device__ void fold_tile(const AttentionKernelArgs& args, const Tile& tile) {
   }
 }
 
-template <class Cell, int kDim, int kGroups>
-__global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, kGroups>::kBlocks)
+template <class Cell, int kDim, int kGroups, int kRing>
+__global__ void __launch_bounds__(Shared<kDim, kGroups, kRing>::kThreads, Shared<kDim, kGroups, kRing>::kBlocks)
     mma_kernel(const __grid_constant__ AttentionKernelArgs args) {
   release_successor();
   extern __shared__ uint4 memory[];
-  using Memory = Shared<kDim, kGroups>;
+  using Memory = Shared<kDim, kGroups, kRing>;
   auto& shared = *reinterpret_cast<Memory*>(memory);
-  Walk<kDim, kGroups> walk;
+  Walk<kDim, kGroups, kRing> walk;
   // Late tiles see the most keys: they begin first.
   walk.tile =
       make_tile(args, static_cast<std::int32_t>(blockIdx.z) / args.num_chunks, static_cast<std::int32_t>(blockIdx.y),
@@ -416,15 +417,15 @@ __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, 
     walk.keys[i / 2][i % 2] = tile.holds(row) ? visible_keys(args, tile.slice.past + tile.token(row)) : tile.keys;
     walk.state[i / 2] = empty_state();
   }
-  Sums<kDim, kGroups> totals = {};
+  Sums<kDim, kGroups, kRing> totals = {};
 #pragma unroll 1
   for (std::int32_t split = begin; split < walk.end; ++split) {
-    Scores<kDim, kGroups> scores = {};
+    Scores<kDim, kGroups, kRing> scores = {};
     score_keys(args, shared, next_tile<Cell>(args, walk, shared), scores);
     finish_scores(args, walk, split, shared, scores);
     __syncthreads();
     weigh(args, shared, scores);
-    Sums<kDim, kGroups> sums = {};
+    Sums<kDim, kGroups, kRing> sums = {};
     add_values(args, shared, next_tile<Cell>(args, walk, shared), sums);
     if (args.partials != nullptr) {
       write_partials(args, tile, split, shared, sums);
@@ -440,48 +441,60 @@ __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, 
   if (arrives_last(args.arrivals + tile_number, shares)) fold_tile<kDim, Memory::kRows, Memory::kThreads>(args, tile);
 }
 
-template <class Cell, int kDim, int kGroups>
+template <class Cell, int kDim, int kGroups, int kRing>
 Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
-  constexpr int kRows = Shared<kDim, kGroups>::kRows;
+  constexpr int kRows = Shared<kDim, kGroups, kRing>::kRows;
   const LaunchShape shape = {
       dim3(static_cast<unsigned>((queries + kRows - 1) / kRows), static_cast<unsigned>(args.kv.num_kv_heads),
            static_cast<unsigned>(args.step.num_slices * args.num_chunks)),
-      dim3(Shared<kDim, kGroups>::kThreads), sizeof(Shared<kDim, kGroups>)};
-  return launch(context, shape, mma_kernel<Cell, kDim, kGroups>, args);
+      dim3(Shared<kDim, kGroups, kRing>::kThreads), sizeof(Shared<kDim, kGroups, kRing>)};
+  return launch(context, shape, mma_kernel<Cell, kDim, kGroups, kRing>, args);
+}
+
+/// Whether a block of that shape finds room: GPUs other than the large ones give it less shared memory.
+template <int kDim, int kGroups, int kRing>
+bool fits(const CudaContext& context) {
+  return sizeof(Shared<kDim, kGroups, kRing>) <= context.max_shared_bytes;
 }
 
 template <class Cell>
-Status choose_dim(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
-  const bool is_small = mma_tile_rows(args.kv, queries) == 8;
+Status choose_shape(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
+  const bool is_small = mma_tile_rows(context, args.kv, queries) == 8;
   if (args.kv.head_dim == 256) {
-    return is_small ? run<Cell, 256, 1>(context, args, queries) : run<Cell, 256, 2>(context, args, queries);
+    return is_small ? run<Cell, 256, 1, 2>(context, args, queries) : run<Cell, 256, 2, 2>(context, args, queries);
   }
   if (args.kv.head_dim == 64) {
-    return is_small ? run<Cell, 64, 1>(context, args, queries) : run<Cell, 64, 4>(context, args, queries);
+    return is_small ? run<Cell, 64, 1, 4>(context, args, queries) : run<Cell, 64, 4, 2>(context, args, queries);
   }
-  return is_small ? run<Cell, 128, 1>(context, args, queries) : run<Cell, 128, 4>(context, args, queries);
+  if (!is_small) return run<Cell, 128, 4, 2>(context, args, queries);
+  return fits<128, 1, 3>(context) ? run<Cell, 128, 1, 3>(context, args, queries)
+                                  : run<Cell, 128, 1, 2>(context, args, queries);
 }
 
 }  // namespace
 
-bool can_attend_mma(const KvLayer& kv) {
-  return kv.dtype != DType::kF32 && (kv.head_dim == 64 || kv.head_dim == 128 || kv.head_dim == 256);
+bool can_attend_mma(const CudaContext& context, const KvLayer& kv) {
+  if (kv.dtype == DType::kF32) return false;
+  if (kv.head_dim == 256) return fits<256, 1, 2>(context);
+  if (kv.head_dim == 128) return fits<128, 1, 2>(context);
+  return kv.head_dim == 64 && fits<64, 1, 4>(context);
 }
 
 std::int32_t mma_blocks(const KvLayer& kv) {
-  if (kv.head_dim == 256) return Shared<256, 1>::kBlocks;
-  return kv.head_dim == 64 ? Shared<64, 1>::kBlocks : Shared<128, 1>::kBlocks;
+  if (kv.head_dim == 256) return Shared<256, 1, 2>::kBlocks;
+  return kv.head_dim == 64 ? Shared<64, 1, 4>::kBlocks : Shared<128, 1, 3>::kBlocks;
 }
 
-std::int32_t mma_tile_rows(const KvLayer& kv, std::int32_t queries) {
+std::int32_t mma_tile_rows(const CudaContext& context, const KvLayer& kv, std::int32_t queries) {
   if (queries <= 8) return 8;
-  return kv.head_dim == 256 ? 16 : 32;
+  if (kv.head_dim == 256) return fits<256, 2, 2>(context) ? 16 : 8;
+  return (kv.head_dim == 64 ? fits<64, 4, 2>(context) : fits<128, 4, 2>(context)) ? 32 : 8;
 }
 
 Status attend_mma(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest) {
   const std::int32_t queries = longest * (args.num_heads / args.kv.num_kv_heads);
-  if (args.kv.dtype == DType::kBF16) return choose_dim<BF16Cell>(context, args, queries);
-  return choose_dim<E4M3Cell>(context, args, queries);
+  if (args.kv.dtype == DType::kBF16) return choose_shape<BF16Cell>(context, args, queries);
+  return choose_shape<E4M3Cell>(context, args, queries);
 }
 
 }  // namespace vernier::cuda
