@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "backend/cuda/fragment/group_packing.h"
+#include "backend/cuda/fragment/group_source.h"
 #include "backend/cuda/fragment/pack_source.h"
 #include "support/random_weight.h"
 
@@ -139,7 +139,7 @@ void expect_same_groups(const Weight& weight) {
       const std::byte* codes = weight.row_codes(first_row) + first_col / F::kBlockValues * F::kBlockBytes;
       std::vector<std::uint32_t> chunk(kShape.chunk_bytes() / 4);
       for (std::size_t i = 0; i < chunk.size(); ++i) {
-        chunk[i] = packed_chunk_word<F>(codes, weight.row_stride, weight.rows - first_row, weight.cols - first_col,
+        chunk[i] = packed_chunk_word<F>({codes, weight.row_stride, weight.rows - first_row, weight.cols - first_col},
                                         static_cast<int>(i));
       }
       const auto* bytes = reinterpret_cast<const std::byte*>(chunk.data());
@@ -148,7 +148,10 @@ void expect_same_groups(const Weight& weight) {
           const std::byte* block = codes + r * weight.row_stride + k / F::kBlockValues * F::kBlockBytes;
           ASSERT_EQ(unpack_group_code(kShape, chunk.data(), r, k), Source::code(block, k % F::kBlockValues));
           ASSERT_EQ(load_u16(bytes + kShape.scales_at() + r * 16 + k / 32 * 2), Source::scale(block, k / 32));
-          if (kShape.has_factors) {
+          if (kShape.minimums_at() < kShape.factors_at()) {
+            ASSERT_EQ(load_u16(bytes + kShape.minimums_at() + r * 16 + k / 32 * 2), Source::minimum(block));
+          }
+          if (kShape.has_factors()) {
             ASSERT_EQ(load_u32(bytes + kShape.factors_at() + r * 4), Source::factors(block));
           }
         }

@@ -144,6 +144,21 @@ TEST_P(LinearConformance, ManyTokens) {
   }
 }
 
+/// Numbers of tokens on both sides of where backends change their ways: each row against double precision.
+TEST_P(LinearConformance, AllNumbersOfTokens) {
+  const auto& [which, format] = GetParam();
+  const auto backend = make_backend(which, Precision::kBf16);
+  ASSERT_NE(backend, nullptr);
+  LinearCase test;
+  test.spec = {.format = format.format, .layout = format.layout, .rows = 21, .cols = 0};
+  test.spec.cols = format.cols_multiple > 64 ? 768 : 352 / format.cols_multiple * format.cols_multiple;
+  for (const std::int64_t tokens : {1, 8, 9, 33, 129, 300}) {
+    test.tokens = tokens;
+    check_linear(*backend, test);
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// With the unit matrix as input a product is the weight's value itself, to the bit.
 TEST_P(LinearConformance, UnitInputsGiveExactWeights) {
   const auto& [which, format] = GetParam();

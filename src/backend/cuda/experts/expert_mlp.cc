@@ -8,6 +8,7 @@
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/experts/few_kernels.h"
+#include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/placed_weight.h"
@@ -188,10 +189,24 @@ struct ExpertStep {
 
   [[nodiscard]] static std::int64_t padded(std::int64_t cols) { return (cols + kUnitCols - 1) / kUnitCols * kUnitCols; }
 
+  /// Rows of fp32 as bf16 terms for weights of a packing; in `x` too.
+  Status round_rows(ScratchSlot slot, Packing packing, std::int64_t rows, std::int64_t cols, InputView& x) const {
+    const std::int64_t stride = input_stride(packing, padded(cols) / kUnitCols);
+    VN_ASSIGN(std::uint16_t* const rounded, scratch<std::uint16_t>(slot, rows * x.terms * stride));
+    VN_CUDA(round_input(x, rows, cols, {rounded, packing}, context.stream));
+    x.rounded = rounded;
+    x.rounded_stride = stride;
+    return {};
+  }
+
   /// The step's tokens as bf16 terms, where more than one block would round them; in `batch` too.
   Result<RoundedTokens> make_rounded(ExpertBatch& batch) const {
     RoundedTokens tokens;
     if (!is_packed() || is_async()) return tokens;
+    if (group_shape(bank.gate_up).has_minimum) {  // which also wants sums
+      VN_TRY(round_rows(ScratchSlot::kExpertInput, bank.gate_up, args.x.rows, dim, batch.x));
+      return tokens;
+    }
     tokens = {.x = batch.x, .rows = args.x.rows, .cols = static_cast<std::int32_t>(dim), .stride = padded(dim)};
     VN_ASSIGN(tokens.to, scratch<std::uint16_t>(ScratchSlot::kExpertInput, args.x.rows * terms() * padded(dim)));
     batch.x.rounded = tokens.to;
@@ -235,13 +250,9 @@ struct ExpertStep {
     batch.y[1] = gate + uses * ff;
     VN_TRY(multiply(bank.gate_up, batch));
     VN_CUDA(activate_experts(activation_of(batch, gate), context.stream));
-    VN_ASSIGN(std::uint16_t* const hidden,
-              scratch<std::uint16_t>(ScratchSlot::kExpertSpare, uses * batch.x.terms * padded(ff)));
     batch.x.data = gate;
     batch.x.stride = ff;
-    VN_CUDA(round_input(batch.x, uses, ff, hidden, padded(ff), context.stream));
-    batch.x.rounded = hidden;
-    batch.x.rounded_stride = padded(ff);
+    VN_TRY(round_rows(ScratchSlot::kExpertSpare, bank.down, uses, ff, batch.x));
     set_down(batch);
     VN_TRY(multiply(bank.down, batch));
     return {};

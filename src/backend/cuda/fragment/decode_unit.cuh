@@ -67,7 +67,7 @@ __device__ void decode_any(FormatTypes<Formats...>, const WeightRef& w, int row,
   ((format == index++ ? decode_format<Formats>(w, layout, row, begin, count, out) : void()), ...);
 }
 
-/// The same of packed groups: scale * (code - centre), or scale * code - minimum with ggml's two roundings.
+/// The same of packed groups: scale * (code - centre), or scale * code with a minimum, with ggml's two roundings.
 __device__ inline float decode_group(const WeightRef& w, int row, int col) {
   const GroupShape shape = group_shape(w.packing);
   const std::int64_t chunks = (w.units + kChunkUnits - 1) / kChunkUnits;
@@ -77,15 +77,22 @@ __device__ inline float decode_group(const WeightRef& w, int row, int col) {
   const auto code = static_cast<int>(unpack_group_code(shape, reinterpret_cast<const std::uint32_t*>(chunk), r, k));
   const std::byte* scales = chunk + shape.scales_at() + r * 16;
   const std::byte* factors = chunk + shape.factors_at() + r * 4;
-  const int value = shape.bits == 8 ? static_cast<std::int8_t>(code) : code - static_cast<int>(w.scale_bias & 0x7F);
-  if (shape.group_cols == 16) {
-    const auto scale = static_cast<std::int8_t>(load_u8(scales + k / 16));
-    return __fmul_rn(__fmul_rn(load_f16(factors), static_cast<float>(scale)), static_cast<float>(value));
+  const float value = shape.has_table   ? Iq4Codec::decode(static_cast<Iq4Codec::Code>(code))
+                      : shape.bits == 8 ? static_cast<float>(static_cast<std::int8_t>(code))
+                                        : static_cast<float>(code - static_cast<int>(w.scale_bias & 0x7F));
+  if (!shape.has_factors()) {
+    const float scale = load_f16(scales + k / 32 * 2);
+    if (!shape.has_minimum) return __fmul_rn(scale, value);
+    return multiply_then_add(scale, value, load_f16(chunk + shape.minimums_at() + r * 16 + k / 32 * 2));
   }
-  if (!shape.has_factors) return __fmul_rn(load_f16(scales + k / 32 * 2), static_cast<float>(value));
-  const float scale = __fmul_rn(load_f16(factors), static_cast<float>(load_u8(scales + k / 32 * 2)));
-  const float minimum = __fmul_rn(load_f16(factors + 2), static_cast<float>(load_u8(scales + k / 32 * 2 + 1)));
-  return multiply_then_add(scale, static_cast<float>(value), -minimum);
+  const bool in_pairs = shape.scales == GroupScales::kPairs;
+  const int packed = load_u8(scales + (in_pairs ? k / 32 * 2 : k / 16));
+  const bool in_nibbles = shape.scales == GroupScales::kNibbles;
+  const int sub_scale = in_nibbles ? packed & 0xF : static_cast<int>(static_cast<std::int8_t>(packed));
+  const float scale = __fmul_rn(load_f16(factors), static_cast<float>(sub_scale));
+  if (!shape.has_minimum) return __fmul_rn(scale, value);
+  const int sub_minimum = in_nibbles ? packed >> 4 : load_u8(scales + k / 32 * 2 + 1);
+  return multiply_then_add(scale, value, -__fmul_rn(load_f16(factors + 2), static_cast<float>(sub_minimum)));
 }
 
 /// A packed weight, value by value.
@@ -96,6 +103,7 @@ __device__ inline float decode_packed(const WeightRef& w, int row, int col) {
   const auto* words = reinterpret_cast<const std::uint32_t*>(w.codes + unit * unit_bytes(w.packing));
   const std::uint32_t code = unpack_code(w.packing, words, row % kTileRows, col % kUnitCols);
   if (w.packing == Packing::kBF16) return BF16Codec::decode(static_cast<BF16Codec::Code>(code));
+  if (w.packing == Packing::kF16) return F16Codec::decode(static_cast<F16Codec::Code>(code));
   if (code_bits(w.packing) == 8) return E4M3Codec::decode(static_cast<E4M3Codec::Code>(code));
   const std::int64_t chunk = row / kTileRows * shape.chunks + col / kChunkCols;
   const int block = col % kChunkCols / scale_cols(w.packing);

@@ -21,6 +21,7 @@ constexpr Packing packing_for() {
     if constexpr (std::is_same_v<Element, E4M3Codec> && std::is_same_v<Scale, NoScale>) return Packing::kE4M3;
     if constexpr (std::is_same_v<Element, E4M3Codec> && std::is_same_v<Scale, GridScale>) return Packing::kE4M3ByGrid;
     if constexpr (std::is_same_v<Element, BF16Codec> && std::is_same_v<Scale, NoScale>) return Packing::kBF16;
+    if constexpr (std::is_same_v<Element, F16Codec> && std::is_same_v<Scale, NoScale>) return Packing::kF16;
   }
   return Packing::kNone;
 }

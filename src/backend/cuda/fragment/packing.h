@@ -33,11 +33,19 @@ enum class Packing : std::uint8_t {
   kE4M3ByGrid,  ///< the same, with scales for tiles of 128 columns; the grid is [rows, cols] of fp32 as it was
   kBF16,
   // Integer codes in groups that share a scale and perhaps a minimum, applied to sums of a group: group_packing.h.
-  kGroups4,       ///< 4 bits, f16 scales of 32 columns
-  kGroups4Super,  ///< 4 bits, integer scales and minimums of 32 columns under two f16 of 256
-  kGroups5Super,  ///< the same with 5 bits
-  kGroups6Super,  ///< 6 bits, integer scales of 16 columns under an f16 of 256
+  kGroups4,            ///< 4 bits, f16 scales of 32 columns
+  kGroups4Minimum,     ///< the same and f16 minimums
+  kGroups4Super,       ///< 4 bits, integer scales and minimums of 32 columns under two f16 of 256
+  kGroups4Table,       ///< 4 bits that choose one of 16 integers, f16 scales of 32 columns
+  kGroups4TableSuper,  ///< the same, integer scales of 32 columns under an f16 of 256
+  kGroups5,            ///< 5 bits as 4
+  kGroups5Minimum,
+  kGroups5Super,
   kGroups8,       ///< 8 bits, f16 scales of 32 columns
+  kGroups2Super,  ///< 2 bits, integer scales and minimums of 16 columns under two f16 of 256
+  kGroups3Super,  ///< 3 bits, integer scales of 16 columns under an f16 of 256
+  kGroups6Super,  ///< the same with 6 bits
+  kF16,           ///< each the sum of two bf16 numbers
 };
 
 constexpr int kTileRows = 16;
@@ -49,7 +57,7 @@ constexpr int kPieceBytes = 512;  ///< 16 of each lane
 
 VN_HOST_DEVICE constexpr int code_bits(Packing packing) {
   if (packing == Packing::kE2M1ByE4M3 || packing == Packing::kE2M1ByE8M0) return 4;
-  return packing == Packing::kBF16 ? 16 : 8;
+  return packing == Packing::kBF16 || packing == Packing::kF16 ? 16 : 8;
 }
 VN_HOST_DEVICE constexpr int pieces_per_unit(Packing packing) { return code_bits(packing) / 4; }
 VN_HOST_DEVICE constexpr int unit_bytes(Packing packing) { return pieces_per_unit(packing) * kPieceBytes; }

@@ -2,8 +2,11 @@
 // numbers of its bytes. The only place, beside decode_unit.cuh, that knows what codes look like.
 //
 // Every stage struct has: kUnits, units loaded together; load(); decode(), the four fragments of one unit; and
-// kGridCols, columns under one scale of a grid (0: none).
+// kGridCols, columns under one scale of a grid (0: none). Where values are sums of two bf16 numbers, decode_rest()
+// gives the smaller ones.
 #pragma once
+
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -156,6 +159,31 @@ struct PlainStage {
   }
 };
 
+/// f16: a bf16 number of the upper eight significant bits, and one of the others.
+struct HalfStage : PlainStage {
+  __device__ __forceinline__ void decode(int, std::uint32_t, FragmentA (&out)[4]) const { split(0, out); }
+  __device__ __forceinline__ void decode_rest(int, FragmentA (&out)[4]) const { split(1, out); }
+
+ private:
+  __device__ __forceinline__ void split(int term, FragmentA (&out)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+      const std::uint32_t pair = word_of(codes[i / 4], i % 4);
+      const float low = __half2float(__ushort_as_half(static_cast<unsigned short>(pair)));
+      const float high = __half2float(__ushort_as_half(static_cast<unsigned short>(pair >> 16)));
+      const std::uint32_t upper = pack_upper_halves(low, high);
+      out[i / 4].word[i % 4] = term == 0 ? upper
+                                         : pack_upper_halves(__fsub_rn(low, __uint_as_float(upper << 16)),
+                                                             __fsub_rn(high, __uint_as_float(upper & 0xFFFF0000)));
+    }
+  }
+};
+
+template <class Stage>
+concept HasRest = requires(const Stage& stage, FragmentA (&out)[4]) {
+  stage.decode_rest(0, out);
+};
+
 template <Packing kPacking>
 struct StageOf {
   using Type = CodedStage<kPacking, kChunkUnits>;
@@ -171,6 +199,10 @@ struct StageOf<Packing::kE4M3ByGrid> {
 template <>
 struct StageOf<Packing::kBF16> {
   using Type = PlainStage;
+};
+template <>
+struct StageOf<Packing::kF16> {
+  using Type = HalfStage;
 };
 
 /// The same, one unit at a time.
@@ -189,6 +221,10 @@ struct UnitStageOf<Packing::kE4M3ByGrid> {
 template <>
 struct UnitStageOf<Packing::kBF16> {
   using Type = PlainStage;
+};
+template <>
+struct UnitStageOf<Packing::kF16> {
+  using Type = HalfStage;
 };
 
 /// Bytes through which a row's grid scales are found: [.., cols / 128] of fp32.

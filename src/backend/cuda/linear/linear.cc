@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/embed.h"
 #include "backend/cuda/linear/multiply.h"
@@ -29,7 +30,9 @@ bool is_wide(const CudaContext& context, const LinearBatch& batch) {
   constexpr int kFewColumns = 96;  // of bf16 terms
   constexpr int kManyColumns = 128;
   constexpr int kRowsOfBlock = 128;
+  constexpr int kColumnsOfGroups = 32;  // with kernels for some more than the narrow ones take at once
   const int columns = batch.tokens * batch.x.terms;
+  if (has_groups(packing)) return columns > kColumnsOfGroups;
   int blocks = 0;
   for (int i = 0; i < batch.count; ++i) blocks += batch.matrix[i].weight.rows / kRowsOfBlock;
   return columns > kManyColumns || (columns >= kFewColumns && 4 * blocks >= 3 * context.num_sms);
@@ -49,12 +52,13 @@ bool is_async(const CudaContext& context, const LinearBatch& batch) {
 }
 
 Status round_once(CudaContext& context, LinearBatch& batch) {
-  const std::int64_t stride = std::int64_t{batch.matrix[0].weight.units} * kUnitCols;
+  const WeightRef& weight = batch.matrix[0].weight;
+  const std::int64_t stride = input_stride(weight.packing, weight.units);
   const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
   VN_ASSIGN(void* const memory,
             context.scratch.get(ScratchSlot::kLinearInput, static_cast<std::size_t>(rows * stride * 2)));
   auto* const rounded = static_cast<std::uint16_t*>(memory);
-  VN_CUDA(round_input(batch.x, batch.tokens, batch.matrix[0].weight.cols, rounded, stride, context.stream));
+  VN_CUDA(round_input(batch.x, batch.tokens, weight.cols, {rounded, weight.packing}, context.stream));
   batch.x.rounded = rounded;
   batch.x.rounded_stride = stride;
   return {};

@@ -3,4 +3,5 @@
 
 namespace vernier::cuda {
 const NarrowKernels kNarrowBF16 = kNarrowKernels<Packing::kBF16>;
+const NarrowKernels kNarrowF16 = kNarrowKernels<Packing::kF16>;
 }  // namespace vernier::cuda

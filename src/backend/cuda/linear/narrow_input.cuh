@@ -3,12 +3,16 @@
 
 #include <cstdint>
 
-#include "backend/cuda/fragment/mma.cuh"
+#include "backend/cuda/fragment/group_stage.cuh"
 #include "backend/cuda/linear/product.h"
 
 namespace vernier::cuda {
 
-constexpr int kColumnPadding = 8;  ///< of a column in shared memory: its reads then meet no bank conflicts
+/// How far apart columns lie in shared memory, so that their reads meet no bank conflicts.
+__host__ __device__ constexpr int staged_stride(Packing packing, int units) {
+  const auto size = static_cast<int>(input_stride(packing, units));
+  return (size + kUnitCols - 1) / kUnitCols * kUnitCols + 8;
+}
 
 /// Four columns of fp32 input, zeros beyond the last.
 __device__ __forceinline__ float4 load_columns(const float* x, int col, int cols) {
@@ -16,22 +20,27 @@ __device__ __forceinline__ float4 load_columns(const float* x, int col, int cols
                      col + 3 < cols ? x[col + 3] : 0.0F);
 }
 
-/// Four columns as terms, which lie `stride` apart.
-__device__ __forceinline__ void store_columns(std::uint16_t* to, int stride, int terms, const float4& v) {
+/// Four columns as terms, which lie `stride` apart. Returns the sum of each term's columns.
+__device__ __forceinline__ Bf16Terms store_columns(std::uint16_t* to, int stride, int terms, const float4& v) {
+  Bf16Terms sums = {};
   if (terms == 1) {
-    *reinterpret_cast<uint2*>(to) = make_uint2(round_pair(v.x, v.y), round_pair(v.z, v.w));
-    return;
+    const uint2 words = make_uint2(round_pair(v.x, v.y), round_pair(v.z, v.w));
+    *reinterpret_cast<uint2*>(to) = words;
+    sums.term[0] = __fadd_rn(add_halves(words.x), add_halves(words.y));
+    return sums;
   }
   const Bf16Terms split[4] = {split_terms(v.x), split_terms(v.y), split_terms(v.z), split_terms(v.w)};
 #pragma unroll
   for (int term = 0; term < 3; ++term) {
-    *reinterpret_cast<uint2*>(to + term * stride) =
-        make_uint2(pack_upper_halves(split[0].term[term], split[1].term[term]),
-                   pack_upper_halves(split[2].term[term], split[3].term[term]));
+    const uint2 words = make_uint2(pack_upper_halves(split[0].term[term], split[1].term[term]),
+                                   pack_upper_halves(split[2].term[term], split[3].term[term]));
+    *reinterpret_cast<uint2*>(to + term * stride) = words;
+    sums.term[term] = __fadd_rn(add_halves(words.x), add_halves(words.y));
   }
+  return sums;
 }
 
-/// A column of shared memory: columns [0, padded) of the input, zeros from `cols` on.
+/// A column of shared memory: columns [0, padded) of the input, zeros from `cols` on; then perhaps sums of groups.
 struct StagedColumns {
   std::uint16_t* to;
   int stride;
@@ -39,18 +48,35 @@ struct StagedColumns {
   int padded;
 };
 
+/// Rounds four columns of a row, and where the packing wants sums of groups, those: up to the end of a chunk. Lanes
+/// that share a group are all here.
+template <Packing kPacking>
+__device__ __forceinline__ void round_columns(const StagedColumns& out, int terms, int col, const float4& v) {
+  constexpr GroupShape kShape = group_shape(kPacking);
+  Bf16Terms sums = {};
+  if (!kShape.has_minimum || col < out.padded) sums = store_columns(out.to + col, out.stride, terms, v);
+  if constexpr (kShape.has_minimum) {
+    for (int term = 0; term < terms; ++term) {
+      const float sum = sum_group<4>(sums.term[term], kShape.group_cols(), lanes_of_unit());
+      if (col % kShape.group_cols() == 0) store_sum(kShape, out.to + term * out.stride + out.padded, col, sum);
+    }
+  }
+}
+
 /// All threads of a block: rounds a row of fp32. Several loads are on their way at once.
-__device__ inline void round_row(const float* x, const StagedColumns& out, int terms) {
+template <Packing kPacking>
+__device__ void round_row(const float* x, const StagedColumns& out, int terms) {
   constexpr int kAtOnce = 8;
   const int step = static_cast<int>(blockDim.x) * 4;
+  const int end = columns_with_sums(group_shape(kPacking), out.padded);
   const bool whole = (reinterpret_cast<std::uintptr_t>(x) & 15) == 0 && out.cols % 4 == 0;
   if (!whole) {
-    for (int col = static_cast<int>(threadIdx.x) * 4; col < out.padded; col += step) {
-      store_columns(out.to + col, out.stride, terms, load_columns(x, col, out.cols));
+    for (int col = static_cast<int>(threadIdx.x) * 4; col < end; col += step) {
+      round_columns<kPacking>(out, terms, col, load_columns(x, col, out.cols));
     }
     return;
   }
-  for (int first = static_cast<int>(threadIdx.x) * 4; first < out.padded; first += step * kAtOnce) {
+  for (int first = static_cast<int>(threadIdx.x) * 4; first < end; first += step * kAtOnce) {
     float4 v[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -59,24 +85,24 @@ __device__ inline void round_row(const float* x, const StagedColumns& out, int t
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * step < out.padded) store_columns(out.to + first + i * step, out.stride, terms, v[i]);
+      if (first + i * step < end) round_columns<kPacking>(out, terms, first + i * step, v[i]);
     }
   }
 }
 
-/// All threads of a block: copies a row of bf16 terms, whose columns are padded already.
-__device__ inline void copy_row(const std::uint16_t* x, const StagedColumns& out) {
+/// All threads of a block: copies a row of bf16 terms, `size` numbers.
+__device__ inline void copy_row(const std::uint16_t* x, std::uint16_t* to, int size) {
   constexpr int kAtOnce = 4;
   const int step = static_cast<int>(blockDim.x) * 8;
-  for (int first = static_cast<int>(threadIdx.x) * 8; first < out.padded; first += step * kAtOnce) {
+  for (int first = static_cast<int>(threadIdx.x) * 8; first < size; first += step * kAtOnce) {
     uint4 v[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * step < out.padded) v[i] = *reinterpret_cast<const uint4*>(x + first + i * step);
+      if (first + i * step < size) v[i] = *reinterpret_cast<const uint4*>(x + first + i * step);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * step < out.padded) *reinterpret_cast<uint4*>(out.to + first + i * step) = v[i];
+      if (first + i * step < size) *reinterpret_cast<uint4*>(to + first + i * step) = v[i];
     }
   }
 }

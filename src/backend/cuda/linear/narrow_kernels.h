@@ -16,11 +16,19 @@ extern const NarrowKernels kNarrowE2M1ByE8M0;
 extern const NarrowKernels kNarrowE4M3;
 extern const NarrowKernels kNarrowE4M3ByGrid;
 extern const NarrowKernels kNarrowBF16;
+extern const NarrowKernels kNarrowF16;
 extern const NarrowKernels kNarrowGroups4;
+extern const NarrowKernels kNarrowGroups4Minimum;
 extern const NarrowKernels kNarrowGroups4Super;
+extern const NarrowKernels kNarrowGroups4Table;
+extern const NarrowKernels kNarrowGroups4TableSuper;
+extern const NarrowKernels kNarrowGroups5;
+extern const NarrowKernels kNarrowGroups5Minimum;
 extern const NarrowKernels kNarrowGroups5Super;
-extern const NarrowKernels kNarrowGroups6Super;
 extern const NarrowKernels kNarrowGroups8;
+extern const NarrowKernels kNarrowGroups2Super;
+extern const NarrowKernels kNarrowGroups3Super;
+extern const NarrowKernels kNarrowGroups6Super;
 
 /// Whether a narrow product keeps the input in the shared memory of each block: few columns of B that aren't too long.
 /// Else it must be rounded beforehand.
@@ -37,11 +45,19 @@ extern const NarrowKernels kNarrowGroups8;
     case Packing::kE2M1ByE8M0: return kNarrowE2M1ByE8M0;
     case Packing::kE4M3: return kNarrowE4M3;
     case Packing::kE4M3ByGrid: return kNarrowE4M3ByGrid;
+    case Packing::kF16: return kNarrowF16;
     case Packing::kGroups4: return kNarrowGroups4;
+    case Packing::kGroups4Minimum: return kNarrowGroups4Minimum;
     case Packing::kGroups4Super: return kNarrowGroups4Super;
+    case Packing::kGroups4Table: return kNarrowGroups4Table;
+    case Packing::kGroups4TableSuper: return kNarrowGroups4TableSuper;
+    case Packing::kGroups5: return kNarrowGroups5;
+    case Packing::kGroups5Minimum: return kNarrowGroups5Minimum;
     case Packing::kGroups5Super: return kNarrowGroups5Super;
-    case Packing::kGroups6Super: return kNarrowGroups6Super;
     case Packing::kGroups8: return kNarrowGroups8;
+    case Packing::kGroups2Super: return kNarrowGroups2Super;
+    case Packing::kGroups3Super: return kNarrowGroups3Super;
+    case Packing::kGroups6Super: return kNarrowGroups6Super;
     default: return kNarrowBF16;
   }
 }

@@ -67,7 +67,7 @@ NarrowPlan make_plan(const InputView& x, int units, int tokens) {
   plan.tokens = std::min(Product::kColumns / x.terms, tokens);
   plan.columns = plan.tokens * x.terms;
   plan.rows = kTileRows * Product::kRowTiles * Product::deal(units).copies();
-  plan.stride = units * kUnitCols + kColumnPadding;
+  plan.stride = staged_stride(Product::kPackedAs, units);
   return plan;
 }
 inline void add_jobs(NarrowPlan& plan, int matrix, int rows) {
@@ -114,7 +114,7 @@ template <Packing kPacking, InputPlace kInput>
 cudaError_t launch_eight_columns(const LinearBatch& batch, cudaStream_t stream) {
   // With 4-bit weights and input from global memory two row tiles at a time were 7 to 11 % slower.
   constexpr bool kMayTakeTwo = kInput == InputPlace::kShared || code_bits(kPacking) == 8;
-  if constexpr (!has_groups(kPacking) && kPacking != Packing::kBF16 && kMayTakeTwo) {
+  if constexpr (!has_groups(kPacking) && code_bits(kPacking) < 16 && kMayTakeTwo) {
     if (has_many_tiles(batch)) return launch_narrow_linear<NarrowProduct<kPacking, 2, 1, kInput>>(batch, stream);
   }
   return launch_narrow_linear<NarrowProduct<kPacking, 1, 1, kInput>>(batch, stream);

@@ -28,11 +28,12 @@ struct NarrowStage {
   using Type = typename StageOf<kPacking>::Type;
 };
 /// Two units: one alone keeps too few bytes on their way.
-struct PairOfPlainStages {
+template <class Stage>
+struct PairOfStages {
   static constexpr int kUnits = 2;
   static constexpr int kGridCols = 0;
   static constexpr int kGroupCols = 0;
-  PlainStage unit_of[kUnits];
+  Stage unit_of[kUnits];
   __device__ __forceinline__ void load(const TileCursor& at, int unit) {
     unit_of[0].load(at, unit);
     if (unit + 1 < at.units) unit_of[1].load(at, unit + 1);
@@ -40,10 +41,13 @@ struct PairOfPlainStages {
   __device__ __forceinline__ void decode(int i, std::uint32_t bias, FragmentA (&out)[4]) const {
     unit_of[i].decode(0, bias, out);
   }
+  __device__ __forceinline__ void decode_rest(int i, FragmentA (&out)[4]) const requires(HasRest<Stage>) {
+    unit_of[i].decode_rest(0, out);
+  }
 };
-template <>
-struct NarrowStage<Packing::kBF16> {
-  using Type = PairOfPlainStages;
+template <Packing kPacking>
+requires(code_bits(kPacking) == 16) struct NarrowStage<kPacking> {
+  using Type = PairOfStages<typename StageOf<kPacking>::Type>;
 };
 
 /// Where a block has its input: in shared memory, the same for all its runs, or each run's rows of terms in global.
@@ -53,8 +57,10 @@ enum class InputPlace : std::uint8_t { kShared, kGlobal };
 template <Packing kPacking, int kTiles, int kGroups, InputPlace kInput, bool kGated = false>
 struct NarrowProduct {
   using Stage = typename NarrowStage<kPacking>::Type;
+  static constexpr GroupShape kShape = group_shape(kPacking);
   static constexpr int kThreads = kSegments * 32;
   static constexpr int kColumns = kGroups * 8;
+  static constexpr Packing kPackedAs = kPacking;
   static constexpr bool kIsGated = kGated;
   static constexpr bool kIsStaged = kInput == InputPlace::kShared;
   static constexpr int kRowTiles = kGated ? 1 : kTiles;  ///< of each matrix
@@ -106,16 +112,17 @@ struct NarrowProduct {
   static __device__ void stage_input(const auto& run, int cols, std::uint16_t* shared) {
     const NarrowPlan& plan = run.jobs.plan;
     const InputView& x = run.jobs.x();
-    StagedColumns column = {shared, plan.stride, cols, plan.stride - kColumnPadding};
+    StagedColumns column = {shared, plan.stride, cols, (cols + kUnitCols - 1) / kUnitCols * kUnitCols};
     for (int token = 0; token < run.tokens.count; ++token) {
       const std::int64_t row = run.jobs.x_row(run.job, run.tokens.first + token);
       if (x.rounded == nullptr) {
-        round_row(x.data + row * x.stride, column, x.terms);
+        round_row<kPacking>(x.data + row * x.stride, column, x.terms);
         column.to += x.terms * plan.stride;
         continue;
       }
       for (int term = 0; term < x.terms; ++term) {
-        copy_row(x.rounded + (row * x.terms + term) * x.rounded_stride, column);
+        copy_row(x.rounded + (row * x.terms + term) * x.rounded_stride, column.to,
+                 static_cast<int>(input_stride(kPacking, column.padded / kUnitCols)));
         column.to += plan.stride;
       }
     }
@@ -124,11 +131,14 @@ struct NarrowProduct {
   /// The lane's columns of B, one in each group of 8. Those beyond the last are the last again: their sums are dropped.
   struct Columns {
     const std::uint16_t* at[kGroups];
+    int to_sums;  ///< from there to the lane's place among the sums of the first chunk
   };
   static __device__ Columns find_columns(const auto& run, const std::uint16_t* shared) {
     Columns columns;
     const InputView& x = run.jobs.x();
     const int lane = static_cast<int>(threadIdx.x) % 32;
+    columns.to_sums =
+        matrix(run.jobs, run.job, 0).weight.units * kUnitCols + lane % 4 * (GroupSums<kPacking>::kLaneStep - kLaneCols);
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
       const int column = min(group * 8 + lane / 4, run.tokens.count * x.terms - 1);
@@ -178,23 +188,29 @@ struct NarrowProduct {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       FragmentA a[4];
+      if constexpr (HasRest<Stage>) {
+        stage[tile].decode_rest(i, a);
+        multiply_fragments(a, b, sums[tile]);
+      }
       stage[tile].decode(i, bias[tile], a);
+      multiply_fragments(a, b, sums[tile]);
+    }
+  }
+  static __device__ __forceinline__ void multiply_fragments(const FragmentA (&a)[4], const InputUnit& b,
+                                                            float (&sums)[kGroups][4]) {
 #pragma unroll
-      for (int fragment = 0; fragment < 4; ++fragment) {
+    for (int fragment = 0; fragment < 4; ++fragment) {
 #pragma unroll
-        for (int group = 0; group < kGroups; ++group) {
-          multiply_add(sums[tile][group], a[fragment], fragment_of(b[group], fragment));
-        }
+      for (int group = 0; group < kGroups; ++group) {
+        multiply_add(sums[group], a[fragment], fragment_of(b[group], fragment));
       }
     }
   }
 
-  /// Weights whose decoded codes lack the scale of their group: it multiplies the group's sum, and a minimum the sum of
-  /// the group's inputs, which a row of ones gives.
+  /// Weights whose decoded codes lack the scale of their group: it multiplies the group's sum.
   static __device__ __forceinline__ void multiply_groups(const Stage (&stage)[kTiles], int i, const Biases& bias,
                                                          const InputUnit& b, Sums& sums) {
     constexpr int kFragments = Stage::kGroupCols / 16;  // of a group
-    constexpr std::uint32_t kOnes = 0x3F803F80;
     FragmentA a[kTiles][4];
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) stage[tile].decode(i, bias[tile], a[tile]);
@@ -202,28 +218,34 @@ struct NarrowProduct {
     for (int at = 0; at < 4 / kFragments; ++at) {
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
-        float inputs[4] = {};
-#pragma unroll
-        for (int f = 0; f < kFragments && Stage::kHasMinimum; ++f) {
-          multiply_add(inputs, {{kOnes, kOnes, kOnes, kOnes}}, fragment_of(b[group], at * kFragments + f));
-        }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
-          float part[4] = {};
-#pragma unroll
-          for (int f = 0; f < kFragments; ++f) {
-            const int fragment = at * kFragments + f;
-            multiply_add(part, a[tile][fragment], fragment_of(b[group], fragment));
-          }
-          const GroupScale scale = stage[tile].group_scale(i, at);
+          const int first = at * kFragments;
+          float part[4];
+          cuda::multiply(part, a[tile][first], fragment_of(b[group], first));
+          if constexpr (kFragments == 2) multiply_add(part, a[tile][first + 1], fragment_of(b[group], first + 1));
+          const GroupScale scale = stage[tile].scale_of(i, at);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            float& sum = sums[tile][group][j];
-            sum = __fmaf_rn(scale.scale[j / 2], part[j], sum);
-            if (Stage::kHasMinimum) sum = __fmaf_rn(-scale.minimum[j / 2], inputs[j], sum);
+            sums[tile][group][j] = __fmaf_rn(scale.scale[j / 2], part[j], sums[tile][group][j]);
           }
         }
       }
+    }
+  }
+
+  /// Minimums of a chunk times the sums of its input.
+  static __device__ __forceinline__ void add_minimums(const Stage (&stage)[kTiles], int chunk, const Columns& columns,
+                                                      Sums& sums) {
+    GroupMinimums<kPacking> minimums[kTiles];
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) minimums[tile] = stage[tile].minimum_fragments();
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      GroupSums<kPacking> b;
+      b.load(columns.at[group] + columns.to_sums + chunk * sums_of_chunk(kShape));
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) minimums[tile].add(b, sums[tile][group]);
     }
   }
 
@@ -320,6 +342,7 @@ struct NarrowProduct {
         multiply_unit(stage, i, bias, b, sums);
       }
     }
+    if constexpr (kShape.has_minimum) add_minimums(stage, unit / kChunkUnits, columns, sums);
   }
 
   template <class Jobs>

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "backend/cuda/fragment/group_packing.h"
+#include "backend/cuda/fragment/group_source.h"
 #include "backend/cuda/fragment/pack_source.h"
 #include "backend/cuda/linear/pack.h"
 
@@ -28,6 +28,10 @@ __global__ void __launch_bounds__(kThreads)
       for (int byte = 0; byte < 4; ++byte) {
         const auto code = static_cast<E4M3Codec::Code>(word >> (8 * byte));
         if (!E4M3Codec::is_finite(code)) report->unfit = 1;
+      }
+    } else if (extent.shape.packing == Packing::kF16) {
+      for (int half = 0; half < 2; ++half) {
+        if (!F16Codec::is_finite(static_cast<F16Codec::Code>(word >> (16 * half)))) report->unfit = 1;
       }
     }
   }
@@ -69,8 +73,8 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t row = i / kWords / shape.chunks * kTileRows;
     const std::int64_t col = i / kWords % shape.chunks * kChunkCols;
     const std::byte* codes = from.codes + row * from.row_stride + col / F::kBlockValues * F::kBlockBytes;
-    to[i] =
-        packed_chunk_word<F>(codes, from.row_stride, from.rows - row, from.cols - col, static_cast<int>(i % kWords));
+    const ChunkSource chunk = {codes, from.row_stride, from.rows - row, from.cols - col};
+    to[i] = packed_chunk_word<F>(chunk, static_cast<int>(i % kWords));
   }
 }
 

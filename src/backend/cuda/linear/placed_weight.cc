@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/device_memory.h"
-#include "backend/cuda/fragment/group_packing.h"
+#include "backend/cuda/fragment/group_source.h"
 #include "backend/cuda/fragment/pack_source.h"
 #include "backend/cuda/fragment/weight_kind.h"
 #include "backend/cuda/linear/linear.h"

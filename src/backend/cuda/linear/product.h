@@ -12,7 +12,8 @@
 namespace vernier::cuda {
 
 /// Rows of an input: fp32, or already as bf16 terms (row r's terms are rows terms * r .. of `rounded`, whose columns
-/// reach to the next multiple of kUnitCols with zeros).
+/// reach to the next multiple of kUnitCols with zeros; then follow sums of groups where the packing wants them, see
+/// group_packing.h).
 struct InputView {
   const float* data = nullptr;
   std::int64_t stride = 0;
@@ -71,8 +72,12 @@ struct GatedOutput {
   std::int64_t stride = 0;
 };
 
-/// Rows of fp32 as bf16 terms, columns padded with zeros up to `stride`.
-[[nodiscard]] cudaError_t round_input(const InputView& x, std::int64_t rows, std::int64_t cols, std::uint16_t* to,
-                                      std::int64_t stride, cudaStream_t stream);
+/// Rows of fp32 as bf16 terms for weights of a packing, input_stride() numbers a row.
+struct RoundedRows {
+  std::uint16_t* data = nullptr;
+  Packing packing{};
+};
+[[nodiscard]] cudaError_t round_input(const InputView& x, std::int64_t rows, std::int64_t cols, const RoundedRows& to,
+                                      cudaStream_t stream);
 
 }  // namespace vernier::cuda

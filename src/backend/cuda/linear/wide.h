@@ -8,9 +8,7 @@ namespace vernier::cuda {
 /// Shared memory that a block of these kernels wants; devices with less do without them.
 [[nodiscard]] std::size_t wide_shared_bytes(Packing packing);
 /// Whether a packing has them.
-[[nodiscard]] constexpr bool has_wide(Packing packing) {
-  return packing != Packing::kNone && packing <= Packing::kBF16;
-}
+[[nodiscard]] constexpr bool has_wide(Packing packing) { return packing != Packing::kNone; }
 
 /// The input must be rounded (InputView::rounded).
 [[nodiscard]] cudaError_t wide_linear(Packing packing, const LinearBatch& batch, cudaStream_t stream);

@@ -2,7 +2,7 @@
 #include "backend/cuda/linear/narrow_launch.cuh"
 
 namespace vernier::cuda {
-const NarrowKernels kNarrowGroups4Super = kNarrowGroupKernels<Packing::kGroups4Super>;
+const NarrowKernels kNarrowGroups5 = kNarrowGroupKernels<Packing::kGroups5>;
+const NarrowKernels kNarrowGroups5Minimum = kNarrowGroupKernels<Packing::kGroups5Minimum>;
 const NarrowKernels kNarrowGroups5Super = kNarrowGroupKernels<Packing::kGroups5Super>;
-const NarrowKernels kNarrowGroups6Super = kNarrowGroupKernels<Packing::kGroups6Super>;
 }  // namespace vernier::cuda

@@ -1,0 +1,7 @@
+#include "backend/cuda/linear/wide_launch.cuh"
+
+namespace vernier::cuda {
+
+template cudaError_t launch_wide_of<Packing::kF16>(const WideSource&, cudaStream_t);
+
+}  // namespace vernier::cuda

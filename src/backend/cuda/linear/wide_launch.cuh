@@ -1,0 +1,49 @@
+// Launches of WideProduct; the .cu files beside this compile some packings each.
+#pragma once
+
+#include "backend/cuda/linear/wide_kernels.h"
+#include "backend/cuda/linear/wide_product.cuh"
+
+namespace vernier::cuda {
+
+template <class Product>
+__global__ void __launch_bounds__(Product::kThreads, Product::kBlocks)
+    wide_product_kernel(const __grid_constant__ WideSource source) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  release_successor();
+  wait_for_predecessor();
+  const ProductJob job =
+      source.experts.top_k > 0
+          ? expert_job(source.experts, Product::kRows, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y))
+          : linear_job(source.linear, {Product::kRows, Product::kColumns / source.linear.x.terms},
+                       static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
+  if (job.first_token < job.end_token) Product::run(job, *reinterpret_cast<typename Product::Shared*>(memory));
+}
+
+template <class Product>
+cudaError_t launch_wide(const WideSource& source, cudaStream_t stream) {
+  const auto tiles_of = [](int rows) { return static_cast<unsigned>((rows + Product::kRows - 1) / Product::kRows); };
+  dim3 grid(0, 1);
+  if (source.experts.top_k > 0) {
+    grid.x = tiles_of(source.experts.rows) * static_cast<unsigned>(source.experts.num_matrices);
+    grid.y = static_cast<unsigned>(source.experts.most_groups);
+  } else {
+    const int tokens_a_block = Product::kColumns / source.linear.x.terms;
+    for (int i = 0; i < source.linear.count; ++i) grid.x += tiles_of(source.linear.matrix[i].weight.rows);
+    grid.y = static_cast<unsigned>((source.linear.tokens + tokens_a_block - 1) / tokens_a_block);
+  }
+  return launch_dependent(wide_product_kernel<Product>, grid, Product::kThreads, sizeof(typename Product::Shared),
+                          stream, source);
+}
+
+/// Blocks of few columns where there is no work for all multiprocessors else; they decode each weight four times as
+/// often.
+template <Packing kPacking>
+cudaError_t launch_wide_of(const WideSource& source, cudaStream_t stream) {
+  using Large = WideProduct<kPacking, 2, 8>;
+  using Small = WideProduct<kPacking, 1, 4>;
+  return wants_small_blocks(source, {Large::kColumns, Small::kColumns}) ? launch_wide<Small>(source, stream)
+                                                                        : launch_wide<Large>(source, stream);
+}
+
+}  // namespace vernier::cuda
