@@ -12,7 +12,6 @@
 
 #include "backend/cuda/experts/gate.cuh"
 #include "backend/cuda/fragment/group_stage.cuh"
-#include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/linear/narrow_barrier.cuh"
 #include "backend/cuda/linear/narrow_input.cuh"
 #include "backend/cuda/linear/narrow_jobs.cuh"
