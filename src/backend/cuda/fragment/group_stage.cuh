@@ -72,14 +72,6 @@ struct GroupCodes {
   std::uint32_t twos[2];  ///< of fragments 0 and 1, 2 and 3
   std::uint32_t ones;
 
-  /// Makes fragments 2 and 3 to 0 and 1.
-  __device__ __forceinline__ void advance() {
-    if constexpr (kShape.bits == 8) bytes[0] = bytes[1];
-    if constexpr (kShape.fours() > 0) fours = make_uint4(fours.z, fours.w, 0, 0);
-    if constexpr (kShape.twos() > 0) twos[0] = twos[1];
-    if constexpr (kShape.ones() > 0) ones >>= 8;
-  }
-
   /// `bias`: a pair of -(128 + the codes' centre).
   __device__ __forceinline__ void decode(int fragment, std::uint32_t bias, FragmentA& out) const {
     if constexpr (kShape.bits == 8) {
@@ -337,12 +329,6 @@ struct GroupUnitStage : GroupStageBase<kPacking> {
     if (own == kChunkUnits - 1 || unit + 1 == at.units) Base::load_minimums(chunk, lane);
   }
 
-  /// Makes the unit's second half its first.
-  __device__ __forceinline__ void advance() {
-    codes.advance();
-    scales[0] >>= 16;
-    scales[1] >>= 16;
-  }
   __device__ __forceinline__ GroupScale scale_of(int group) const {
     return group_scale<kPacking>({{scales[0], scales[1]}, {factors[0], factors[1]}}, group);
   }

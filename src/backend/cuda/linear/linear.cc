@@ -27,15 +27,17 @@ void add_output(const LinearOutput& output, const WeightRef& weight, LinearBatch
 bool is_wide(const CudaContext& context, const LinearBatch& batch) {
   const Packing packing = batch.matrix[0].weight.packing;
   if (!has_wide(packing) || wide_shared_bytes(packing) > context.max_shared_bytes) return false;
-  constexpr int kFewColumns = 96;  // of bf16 terms
-  constexpr int kManyColumns = 128;
+  constexpr int kManyColumns = 128;  // of bf16 terms
   constexpr int kRowsOfBlock = 128;
-  constexpr int kColumnsOfGroups = 32;  // with kernels for some more than the narrow ones take at once
   const int columns = batch.tokens * batch.x.terms;
-  if (has_groups(packing)) return columns > kColumnsOfGroups;
   int blocks = 0;
-  for (int i = 0; i < batch.count; ++i) blocks += batch.matrix[i].weight.rows / kRowsOfBlock;
-  return columns > kManyColumns || (columns >= kFewColumns && 4 * blocks >= 3 * context.num_sms);
+  for (int i = 0; i < batch.count; ++i) blocks += (batch.matrix[i].weight.rows + kRowsOfBlock - 1) / kRowsOfBlock;
+  int fewest = 96;
+  if (has_small_blocks(packing)) {
+    blocks *= (columns + kSmallBlockColumns - 1) / kSmallBlockColumns;
+    fewest = kSmallBlockColumns + 1;
+  }
+  return columns > kManyColumns || (columns >= fewest && 4 * blocks >= 3 * context.num_sms);
 }
 
 /// The same of the asynchronous kernels, which clusters of two blocks share: 256 rows and at least 32 columns.

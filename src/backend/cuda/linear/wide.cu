@@ -43,7 +43,7 @@ cudaError_t launch(Packing packing, const WideSource& source, cudaStream_t strea
 }  // namespace
 
 std::size_t wide_shared_bytes(Packing packing) {
-  if (packing > Packing::kBF16) return sizeof(WideProduct<Packing::kGroups2Super, 2, 8>::Shared);  // the largest
+  if (has_small_blocks(packing)) return sizeof(WideProduct<Packing::kGroups2Super, 2, 8>::Shared);  // the largest
   return visit_product(packing,
                        []<class Product>(std::type_identity<Product>) { return sizeof(typename Product::Shared); });
 }

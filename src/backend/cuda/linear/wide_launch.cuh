@@ -1,6 +1,7 @@
 // Launches of WideProduct; the .cu files beside this compile some packings each.
 #pragma once
 
+#include "backend/cuda/linear/wide.h"
 #include "backend/cuda/linear/wide_kernels.h"
 #include "backend/cuda/linear/wide_product.cuh"
 
@@ -42,6 +43,7 @@ template <Packing kPacking>
 cudaError_t launch_wide_of(const WideSource& source, cudaStream_t stream) {
   using Large = WideProduct<kPacking, 2, 8>;
   using Small = WideProduct<kPacking, 1, 4>;
+  static_assert(Small::kColumns == kSmallBlockColumns);
   return wants_small_blocks(source, {Large::kColumns, Small::kColumns}) ? launch_wide<Small>(source, stream)
                                                                         : launch_wide<Large>(source, stream);
 }

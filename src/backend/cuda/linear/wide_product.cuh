@@ -16,15 +16,15 @@
 
 namespace vernier::cuda {
 
-template <Packing kPacking, int kTiles, int kGroups, int kWarps = 8, int kAhead = 1, int kRoll = 1>
+template <Packing kPacking, int kTiles, int kGroups>
 struct WideProduct {
   using Stage = typename UnitStageOf<kPacking>::Type;
   static constexpr GroupShape kShape = group_shape(kPacking);
   static constexpr bool kIsGrouped = has_groups(kPacking);
-  static constexpr int kThreads = kWarps * 32;
+  static constexpr int kThreads = 256;
   static constexpr int kRows = 128;
   static constexpr int kRowWarps = kRows / kTileRows / kTiles;
-  static constexpr int kColumns = kWarps / kRowWarps * 8 * kGroups;
+  static constexpr int kColumns = 8 / kRowWarps * 8 * kGroups;
   static constexpr int kBlocks = kColumns > 32 ? 1 : 2;  ///< that a multiprocessor shall have registers for
   static constexpr int kDepth = 4;                       ///< stages of the ring, a unit each
   static constexpr int kTotalStride = kRows + 4;         ///< reads meet no bank conflicts
@@ -139,9 +139,9 @@ struct WideProduct {
       return reader;
     }
     /// Of 8 columns.
-    __device__ __forceinline__ void read(const std::uint16_t* stage, int group, int place,
+    __device__ __forceinline__ void read(const std::uint16_t* stage, int group, int part,
                                          FragmentB (&b)[kFragments]) const {
-      const std::uint16_t* const from = stage + place + group * (8 * kUnitCols);
+      const std::uint16_t* const from = stage + at[part] + group * (8 * kUnitCols);
       if constexpr (kFragments == 2) {
         const uint4 words = *reinterpret_cast<const uint4*>(from);
         b[0] = FragmentB{{words.x, words.y}};
@@ -172,7 +172,7 @@ struct WideProduct {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         FragmentB b[kFragments];
-        reader.read(input, group, reader.at[part], b);
+        reader.read(input, group, part, b);
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -182,40 +182,41 @@ struct WideProduct {
     }
   }
 
-  /// The same of groups, a part being one: its scale multiplies its sums, as NarrowProduct does it. Half a unit after
-  /// the other, by one piece of code: instructions have to be fetched.
-  static __device__ __forceinline__ void multiply_groups(Stage (&stage)[kTiles], std::uint32_t bias,
+  static constexpr int kAtOnce = 4;  ///< groups of 8 columns: the tensor cores begin with all before they end one
+  /// The same of groups, a part being one: its scale multiplies its sums, as NarrowProduct does it.
+  static __device__ __forceinline__ void multiply_groups(const Stage (&stage)[kTiles], std::uint32_t bias,
                                                          const Reader& reader, const std::uint16_t* input, Sums& sums) {
-#pragma unroll kRoll
-    for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int part = 0; part < kParts / 2; ++part) {
-        FragmentA a[kTiles][kFragments];
-        GroupScale scale[kTiles];
+    for (int part = 0; part < kParts; ++part) {
+      FragmentA a[kTiles][kFragments];
+      GroupScale scale[kTiles];
 #pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
+      for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
-          for (int f = 0; f < kFragments; ++f) stage[tile].codes.decode(part * kFragments + f, bias, a[tile][f]);
-          scale[tile] = stage[tile].scale_of(part);
-        }
-#pragma unroll
-        for (int group = 0; group < kGroups; ++group) {
-          FragmentB b[kFragments];
-          reader.read(input, group, reader.at[part] ^ (half * kUnitCols / 2), b);
-#pragma unroll
-          for (int tile = 0; tile < kTiles; ++tile) {
-            float products[4];
-            cuda::multiply(products, a[tile][0], b[0]);
-            if constexpr (kFragments == 2) multiply_add(products, a[tile][1], b[1]);
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-              sums[tile][group][j] = __fmaf_rn(scale[tile].scale[j / 2], products[j], sums[tile][group][j]);
-            }
-          }
-        }
+        for (int f = 0; f < kFragments; ++f) stage[tile].codes.decode(part * kFragments + f, bias, a[tile][f]);
+        scale[tile] = stage[tile].scale_of(part);
       }
 #pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) stage[tile].advance();
+      for (int first = 0; first < kGroups; first += kAtOnce) {
+        FragmentB b[kAtOnce][kFragments];
+        float products[kAtOnce][kTiles][4];
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          reader.read(input, first + i, part, b[i]);
+#pragma unroll
+          for (int tile = 0; tile < kTiles; ++tile) cuda::multiply(products[i][tile], a[tile][0], b[i][0]);
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce * kTiles && kFragments == 2; ++i) {
+          multiply_add(products[i / kTiles][i % kTiles], a[i % kTiles][kFragments - 1], b[i / kTiles][kFragments - 1]);
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce * kTiles * 4; ++i) {
+          const int tile = i / 4 % kTiles;
+          float& sum = sums[tile][first + i / 4 / kTiles][i % 4];
+          sum = __fmaf_rn(scale[tile].scale[i % 4 / 2], products[i / 4 / kTiles][tile][i % 4], sum);
+        }
+      }
     }
   }
 
@@ -236,19 +237,26 @@ struct WideProduct {
     }
   }
 
+  /// What a warp keeps on its way along the columns.
+  struct Walk {
+    std::uint32_t bias;
+    int units;
+    Reader reader;
+  };
+
   /// One unit of the columns, whatever the weights.
-  static __device__ __forceinline__ void multiply_any(Stage (&stage)[kTiles], const WeightRef& w, int unit,
-                                                      const Reader& reader, const Shared& shared, Sums& sums) {
+  static __device__ __forceinline__ void multiply_any(const Stage (&stage)[kTiles], const Walk& walk, int unit,
+                                                      const Shared& shared, Sums& sums) {
     const std::uint16_t* const input = shared.input[unit % kDepth];
     if constexpr (kIsGrouped) {
-      multiply_groups(stage, w.scale_bias, reader, input, sums);
+      multiply_groups(stage, walk.bias, walk.reader, input, sums);
       if constexpr (kShape.has_minimum) {
-        if (unit % kChunkUnits == kChunkUnits - 1 || unit + 1 == w.units) {
+        if (unit % kChunkUnits == kChunkUnits - 1 || unit + 1 == walk.units) {
           add_minimums(stage, shared.sums[unit / kChunkUnits % 2], sums);
         }
       }
     } else {
-      multiply_unit(stage, w.scale_bias, reader, input, sums);
+      multiply_unit(stage, walk.bias, walk.reader, input, sums);
     }
   }
 
@@ -284,8 +292,8 @@ struct WideProduct {
   static __device__ void multiply(const ProductJob& job, const Feed& feed, Shared& shared) {
     const WeightRef& w = job.matrix->weight;
     const Place place = find_place();
-    const Reader reader = Reader::of(place);
     const int units = w.units;
+    const Walk walk = {w.scale_bias, units, Reader::of(place)};
     TileCursor cursor[kTiles];
     const float* grid[kTiles][2] = {};
 #pragma unroll
@@ -299,15 +307,9 @@ struct WideProduct {
       }
     }
     for (int unit = 0; unit < kDepth - 1; ++unit) ask_for(feed, unit, units);
-    Stage next[kAhead][kTiles];
+    Stage next[kTiles];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        if (i > 0) next[i][tile] = next[i - 1][tile];
-        if (i < units) next[i][tile].load(cursor[tile], i);
-      }
-    }
+    for (int tile = 0; tile < kTiles; ++tile) next[tile].load(cursor[tile], 0);
     Sums sums = {};
     Sums part = {};
     int segment = 0;
@@ -320,11 +322,10 @@ struct WideProduct {
       Stage now[kTiles];
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        now[tile] = next[0][tile];
-        if constexpr (kAhead > 1) next[0][tile] = next[1][tile];
-        if (unit + kAhead < units) next[kAhead - 1][tile].load(cursor[tile], unit + kAhead);
+        now[tile] = next[tile];
+        if (unit + 1 < units) next[tile].load(cursor[tile], unit + 1);
       }
-      multiply_any(now, w, unit, reader, shared, Stage::kGridCols > 0 ? part : sums);
+      multiply_any(now, walk, unit, shared, Stage::kGridCols > 0 ? part : sums);
       if constexpr (Stage::kGridCols > 0) {
         if (unit % 2 == 1 || unit + 1 == units) add_scaled(grid, unit, part, sums);
       }
