@@ -64,7 +64,7 @@ __device__ __forceinline__ void round_columns(const StagedColumns& out, int term
 }
 
 /// All threads of a block: rounds a row of fp32. Several loads are on their way at once.
-template <Packing kPacking>
+template <Packing kPacking = Packing::kNone>
 __device__ void round_row(const float* x, const StagedColumns& out, int terms) {
   constexpr int kAtOnce = 8;
   const int step = static_cast<int>(blockDim.x) * 4;
