@@ -8,10 +8,12 @@
 
 namespace vernier::cuda {
 
-/// How far apart columns lie in shared memory, so that their reads meet no bank conflicts.
+constexpr int kColumnPadding = 8;  ///< of a column in shared memory: its reads then meet no bank conflicts
+
+/// How far apart columns lie there.
 __host__ __device__ constexpr int staged_stride(Packing packing, int units) {
   const auto size = static_cast<int>(input_stride(packing, units));
-  return (size + kUnitCols - 1) / kUnitCols * kUnitCols + 8;
+  return (size + kUnitCols - 1) / kUnitCols * kUnitCols + kColumnPadding;
 }
 
 /// Four columns of fp32 input, zeros beyond the last.
