@@ -340,7 +340,7 @@ Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const B
     VN_TRY(step.multiply_any(batch));
   } else if (step.is_async()) {
     VN_TRY(step.multiply_asynchronously(batch));
-  } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || step.is_wide()) {
+  } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || has_groups(bank.down) || step.is_wide()) {
     VN_TRY(step.multiply_in_steps(batch));
   } else {
     VN_TRY(step.multiply_packed(batch));
