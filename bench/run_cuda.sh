@@ -64,6 +64,11 @@ fi
 if group kernels; then
   run kernels --ops linear --formats nvfp4,mxfp4,fp8-block,bf16,q4_k,q8_0 --rows 1,8,16,64,256,1024,4096 \
     --shapes 8192x8192,28672x4096
+  # As graphs of dependent launches, operands rotated through more than the second-level cache holds.
+  run kernels --ops linear --chain apart,overlap,norm --formats nvfp4,mxfp4,fp8-block --rows 1,2,4,8,16 \
+    --shapes 8192x8192,28672x4096,57344x8192 --working-set 400
+  run kernels --ops linear --chain apart,overlap --formats nvfp4 --rows 1,2,4 --shapes 8192x8192 --working-set 400 \
+    --precision f32
   run kernels --ops attention,delta-net,experts
   finish
 fi

@@ -18,6 +18,7 @@
 
 #include "backend/ceilings.h"
 #include "backend/copy_lane.h"
+#include "backend/memory.h"
 #include "backend/ranking.h"
 #include "base/result.h"
 #include "tensor/weight.h"
@@ -26,37 +27,6 @@ namespace vernier {
 
 /// What a linear does with its input before multiplying.
 enum class Precision : std::uint8_t { kBf16, kF32 };
-
-/// A row-major fp32 matrix in the backend's memory, not owned. Row r begins at data + r * stride (in floats).
-struct MatrixView {
-  float* data = nullptr;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t stride = 0;
-
-  [[nodiscard]] float* row(std::int64_t r) const { return data + r * stride; }
-  /// Rows [first, first + count).
-  [[nodiscard]] MatrixView slice_rows(std::int64_t first, std::int64_t count) const {
-    return {row(first), count, cols, stride};
-  }
-  /// Columns [first, first + count) of every row.
-  [[nodiscard]] MatrixView slice_cols(std::int64_t first, std::int64_t count) const {
-    return {data + first, rows, count, stride};
-  }
-};
-
-/// Memory of a backend, freed on destruction. Aligned to at least 64 bytes; contents undefined unless stated.
-class Buffer {
- public:
-  Buffer() = default;
-  Buffer(void* data, std::size_t size, void (*release)(void*)) : data_(data, release), size_(size) {}
-  [[nodiscard]] void* data() const { return data_.get(); }
-  [[nodiscard]] std::size_t size() const { return size_; }
-
- private:
-  std::unique_ptr<void, void (*)(void*)> data_{nullptr, [](void*) {}};
-  std::size_t size_ = 0;
-};
 
 // --- what a step computes --------------------------------------------------------------------------------------------
 
@@ -124,10 +94,19 @@ struct LinearOutput {
   bool accumulate = false;         ///< add to y (a residual) instead of overwriting it
 };
 
+/// An RMS norm that an operation's input goes through first, as rms_norm() defines it.
+struct InputNorm {
+  std::span<const float> weight;  ///< [in]; empty: ones
+  float eps = 0.0F;
+  MatrixView y;  ///< [tokens, in], working memory: what it holds afterwards is undefined. data null: no norm
+  [[nodiscard]] bool present() const { return y.data != nullptr; }
+};
+
 /// Several products of the same input (q, k, v; gate, up): one pass over x. Members keep their own scales and grids.
 struct LinearArgs {
   MatrixView x;  ///< [tokens, in]
   std::span<const LinearOutput> outputs;
+  InputNorm norm = {};
 };
 
 /// Per-head RMS norms of q and k (when given), rotation of both, then k and v into the cache.
@@ -177,6 +156,16 @@ struct GatedActivationArgs {
   MatrixView gate;  ///< [tokens, dim]
   MatrixView up;    ///< [tokens, dim]
   MatrixView y;     ///< out [tokens, dim]; may be `gate`
+};
+
+/// A dense MLP: the output of down over act(gate x, up x). What gate.y and up.y hold afterwards is undefined.
+struct GatedMlpArgs {
+  MatrixView x;       ///< [tokens, dim]
+  LinearOutput gate;  ///< y: working memory [tokens, ff], as that of `up`
+  LinearOutput up;
+  ActivationSpec activation;
+  LinearOutput down;  ///< of inputs of width ff
+  InputNorm norm = {};
 };
 
 /// How router logits become weights of the chosen experts.
@@ -291,6 +280,7 @@ struct RepeatableStep {
   std::uint64_t owner = 0;                ///< of the memory that the operations use; never given twice
   std::span<const std::int32_t> tokens;   ///< host memory, one a slice
   std::span<const SequenceSlice> slices;  ///< one token each, in row order
+  bool overlap = true;                    ///< false, for measurements: nothing begins before what is in front has ended
 };
 
 struct MemoryInfo {
@@ -355,6 +345,8 @@ class Backend {
   [[nodiscard]] virtual Status rope_and_store_kv(const RopeStoreArgs& args) = 0;
   [[nodiscard]] virtual Status attention(const AttentionArgs& args) = 0;
   [[nodiscard]] virtual Status gated_activation(const GatedActivationArgs& args) = 0;
+  /// The default calls linear() and gated_activation(); what a backend does instead gives the same bits.
+  [[nodiscard]] virtual Status gated_mlp(const GatedMlpArgs& args);
   [[nodiscard]] virtual Status route_experts(const RouteArgs& args) = 0;
   [[nodiscard]] virtual Status expert_mlp(const ExpertMlpArgs& args) = 0;
   [[nodiscard]] virtual Status combine(const CombineArgs& args) = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <string_view>
 
 #include "backend/odds.h"
@@ -104,7 +105,7 @@ Status check_args(const LinearArgs& args) {
     VN_TRY(require(is_matrix(output.y, args.x.rows, weight.rows), kOp, "y doesn't fit x and weight"));
     VN_TRY(require(fits(output.bias, weight.rows), kOp, "bias and weight differ in length"));
   }
-  return {};
+  return args.norm.present() ? check_args(norm_of(args)) : Status();
 }
 
 Status check_args(const RopeStoreArgs& args) {
@@ -145,6 +146,13 @@ Status check_args(const GatedActivationArgs& args) {
   const bool fit = is_matrix(args.gate) && is_matrix(args.up, args.gate.rows, args.gate.cols) &&
                    is_matrix(args.y, args.gate.rows, args.gate.cols);
   return require(fit, "gated_activation", "gate, up and y differ in shape");
+}
+
+Status check_args(const GatedMlpArgs& args) {
+  const std::array<LinearOutput, 2> first = {args.gate, args.up};
+  VN_TRY(check_args(LinearArgs{args.x, first, args.norm}));
+  VN_TRY(check_args(GatedActivationArgs{args.activation, args.gate.y, args.up.y, args.gate.y}));
+  return check_args(LinearArgs{args.gate.y, std::span(&args.down, 1)});
 }
 
 Status check_args(const RouteArgs& args) {

@@ -9,6 +9,7 @@ namespace vernier {
 [[nodiscard]] Status check_args(const EmbedArgs& args);
 [[nodiscard]] Status check_args(const RmsNormArgs& args);
 [[nodiscard]] Status check_args(const LinearArgs& args);
+[[nodiscard]] Status check_args(const GatedMlpArgs& args);
 [[nodiscard]] Status check_args(const RopeStoreArgs& args);
 [[nodiscard]] Status check_args(const AttentionArgs& args);
 [[nodiscard]] Status check_args(const GatedActivationArgs& args);
@@ -19,5 +20,12 @@ namespace vernier {
 [[nodiscard]] Status check_args(const SigmoidGateArgs& args);
 [[nodiscard]] Status check_args(const GatedDeltaNetArgs& args);
 [[nodiscard]] Status check_args(const RankArgs& args);
+
+/// The norm of a linear's input as an operation of its own.
+[[nodiscard]] inline RmsNormArgs norm_of(const LinearArgs& args) {
+  return {.x = args.x, .weight = args.norm.weight, .eps = args.norm.eps, .y = args.norm.y};
+}
+/// The linear that follows it.
+[[nodiscard]] inline LinearArgs after_norm(const LinearArgs& args) { return {args.norm.y, args.outputs}; }
 
 }  // namespace vernier

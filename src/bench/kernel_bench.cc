@@ -126,12 +126,12 @@ class Runner {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
   }
 
-  /// Seconds of one of `count` calls, of which `first` is the first one's number.
+  /// Seconds of one operation in `count` calls, of which `first` is the first one's number.
   Result<double> time_calls(const KernelCase& one, std::int64_t first, std::int64_t count) {
     const double start = now();
     for (std::int64_t i = 0; i < count; ++i) VN_TRY(one.run(first + i));
     VN_TRY(backend_.synchronize());
-    return (now() - start) / static_cast<double>(count);
+    return (now() - start) / static_cast<double>(count * one.steps);
   }
 
   /// Warms up, and finds how many calls fill a round.
@@ -139,7 +139,8 @@ class Runner {
     VN_TRY(time_calls(one, 0, 1));
     std::int64_t count = 1;
     while (true) {
-      const double taken = std::max(time_calls(one, 0, count).value_or(kRoundSeconds), 1e-9);
+      const double each = time_calls(one, 0, count).value_or(kRoundSeconds);
+      const double taken = std::max(each * static_cast<double>(one.steps), 1e-9);
       if (taken * static_cast<double>(count) >= kRoundSeconds / 4.0 || count >= kMaxCalls) {
         return std::clamp<std::int64_t>(static_cast<std::int64_t>(kRoundSeconds / taken), 1, kMaxCalls);
       }
@@ -184,6 +185,7 @@ Status run_kernel_bench(const KernelBenchOptions& options, const std::function<S
   VN_ASSIGN(const std::vector<StoredFormat> formats, parse_formats(options.formats));
   VN_ASSIGN(const std::vector<std::int32_t> rows, parse_rows(options.rows));
   VN_ASSIGN(const std::vector<LinearShape> shapes, parse_shapes(options.shapes));
+  VN_ASSIGN(const std::vector<Chain> chains, parse_chains(options.chain));
   VN_ASSIGN(const Wanted wanted, parse_ops(options.ops));
   if (options.working_set_mib < 0 || options.working_set_mib > 1 << 20) {
     return fail(ErrorCode::kInvalidArgument, "--working-set must be in 0..{} MiB, found {}", 1 << 20,
@@ -200,8 +202,10 @@ Status run_kernel_bench(const KernelBenchOptions& options, const std::function<S
     for (const StoredFormat& format : formats) {
       VN_TRY(backend->supports(format.format));
       for (const LinearShape& shape : shapes) {
-        VN_ASSIGN(const KernelGroup group, linear_cases(context, format, shape, rows));
-        VN_TRY(runner.run(group));
+        auto group = chains.empty() ? linear_cases(context, format, shape, rows)
+                                    : chain_cases(context, format, shape, rows, chains);
+        VN_ASSIGN(const KernelGroup cases, std::move(group));
+        VN_TRY(runner.run(cases));
       }
     }
   }

@@ -22,6 +22,7 @@ struct KernelBenchOptions {
   std::string ops;      ///< of linear, attention, delta-net, experts; empty: all
   std::string rows;     ///< input rows of linears; empty: 1 to 512
   std::string shapes;   ///< linears as OUTxIN; empty: two of an 8B model
+  std::string chain;    ///< of apart, overlap, norm: linears in steps of many; empty: by single calls
   std::int32_t working_set_mib = 0;  ///< operands to rotate through; 0: four times the largest cache
 };
 

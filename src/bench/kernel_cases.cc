@@ -174,33 +174,45 @@ Result<std::shared_ptr<Buffer>> random_floats(Backend& backend, std::int64_t cou
   return repeated_bytes(backend, bytes, static_cast<std::uint64_t>(count) * sizeof(float));
 }
 
+Result<std::shared_ptr<const LinearOperands>> linear_operands(const CaseContext& context, const StoredFormat& format,
+                                                              const LinearShape& shape,
+                                                              const std::vector<std::int32_t>& tokens) {
+  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
+  auto operands = std::make_shared<LinearOperands>();
+  operands->weight_bytes = static_cast<double>(storage_bytes(model));
+  const std::int64_t copies = copies_for(context, operands->weight_bytes);
+  VN_TRY(check_memory(context, operands->weight_bytes * static_cast<double>(copies)));
+  VN_ASSIGN(operands->weights, make_weights(context, format, shape, copies));
+  const std::int64_t most = *std::max_element(tokens.begin(), tokens.end());
+  VN_ASSIGN(operands->x, random_floats(*context.backend, most * shape.cols));
+  VN_ASSIGN(operands->y, random_floats(*context.backend, most * shape.rows));
+  return std::shared_ptr<const LinearOperands>(std::move(operands));
+}
+
+KernelCase describe_linear(const StoredFormat& format, const LinearShape& shape, std::int32_t tokens,
+                           double weight_bytes) {
+  KernelCase one;
+  one.op = "linear";
+  one.format = format.name;
+  one.shape = fmt::format("{}x{}", shape.rows, shape.cols);
+  one.tokens = tokens;
+  one.bytes = weight_bytes + 4.0 * tokens * static_cast<double>(shape.rows + shape.cols);
+  one.flops = 2.0 * tokens * static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
+  return one;
+}
+
 Result<KernelGroup> linear_cases(const CaseContext& context, const StoredFormat& format, const LinearShape& shape,
                                  const std::vector<std::int32_t>& tokens) {
-  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
-  const auto weight_bytes = static_cast<double>(storage_bytes(model));
-  const std::int64_t copies = copies_for(context, weight_bytes);
-  VN_TRY(check_memory(context, weight_bytes * static_cast<double>(copies)));
-  VN_ASSIGN(auto made, make_weights(context, format, shape, copies));
-  const auto weights = std::make_shared<std::vector<Weight>>(std::move(made));
-  const std::int64_t most = *std::max_element(tokens.begin(), tokens.end());
-  VN_ASSIGN(const auto x, random_floats(*context.backend, most * shape.cols));
-  VN_ASSIGN(const auto y, random_floats(*context.backend, most * shape.rows));
+  VN_ASSIGN(const auto operands, linear_operands(context, format, shape, tokens));
   KernelGroup group;
   for (const std::int32_t m : tokens) {
-    KernelCase one;
-    one.op = "linear";
-    one.format = format.name;
-    one.shape = fmt::format("{}x{}", shape.rows, shape.cols);
-    one.tokens = m;
-    one.bytes = weight_bytes + 4.0 * m * static_cast<double>(shape.rows + shape.cols);
-    one.flops = 2.0 * m * static_cast<double>(shape.rows) * static_cast<double>(shape.cols);
-    one.copies = copies;
-    one.run = [backend = context.backend, weights, x, y, m, shape](std::int64_t call) {
-      const Weight& weight = (*weights)[static_cast<std::size_t>(call) % weights->size()];
+    KernelCase one = describe_linear(format, shape, m, operands->weight_bytes);
+    one.copies = static_cast<std::int64_t>(operands->weights.size());
+    one.run = [backend = context.backend, operands, m, shape](std::int64_t call) {
       LinearOutput output;
-      output.weight = &weight;
-      output.y = matrix_of(*y, m, shape.rows);
-      return backend->linear({matrix_of(*x, m, shape.cols), {&output, 1}});
+      output.weight = &operands->weights[static_cast<std::size_t>(call) % operands->weights.size()];
+      output.y = matrix_of(*operands->y, m, shape.rows);
+      return backend->linear({matrix_of(*operands->x, m, shape.cols), {&output, 1}});
     };
     group.push_back(std::move(one));
   }

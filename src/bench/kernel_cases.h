@@ -21,6 +21,7 @@ struct KernelCase {
   double bytes = 0.0;
   double flops = 0.0;
   std::int64_t copies = 1;  ///< calls until operands repeat
+  std::int64_t steps = 1;   ///< operations that a call makes; figures are one's
   std::function<Status(std::int64_t call)> run;
 };
 
@@ -48,6 +49,32 @@ struct LinearShape {
 };
 [[nodiscard]] Result<KernelGroup> linear_cases(const CaseContext& context, const StoredFormat& format,
                                                const LinearShape& shape, const std::vector<std::int32_t>& tokens);
+
+/// Linears of one shape and what they read and write.
+struct LinearOperands {
+  std::vector<Weight> weights;  ///< as many as fill the working set
+  double weight_bytes = 0.0;
+  std::shared_ptr<Buffer> x, y;  ///< [most tokens, in], [most tokens, out]
+};
+[[nodiscard]] Result<std::shared_ptr<const LinearOperands>> linear_operands(const CaseContext& context,
+                                                                            const StoredFormat& format,
+                                                                            const LinearShape& shape,
+                                                                            const std::vector<std::int32_t>& tokens);
+/// A case without its run().
+[[nodiscard]] KernelCase describe_linear(const StoredFormat& format, const LinearShape& shape, std::int32_t tokens,
+                                         double weight_bytes);
+
+/// Linears one behind the other as a decode step has them, which devices that record steps launch as a whole.
+enum class Chain : std::uint8_t {
+  kApart,    ///< each begins when the one in front has ended
+  kOverlap,  ///< each may ask for its weights before
+  kNorm,     ///< the same, with a norm in front of each
+};
+/// "apart,overlap,norm", or a part of it.
+[[nodiscard]] Result<std::vector<Chain>> parse_chains(const std::string& text);
+[[nodiscard]] Result<KernelGroup> chain_cases(const CaseContext& context, const StoredFormat& format,
+                                              const LinearShape& shape, const std::vector<std::int32_t>& tokens,
+                                              const std::vector<Chain>& chains);
 
 struct ExpertShape {
   std::int64_t experts = 0;

@@ -157,6 +157,9 @@ VerbBody declare_bench(CLI::App& app) {
       ->option_text("LIST");
   app.add_option("--shapes", flags->kernels.shapes, "kernels: linears as OUTxIN (default 4096x4096,14336x4096)")
       ->option_text("LIST");
+  app.add_option("--chain", flags->kernels.chain,
+                 "kernels: linears by steps of many, each behind the other: apart, overlap, norm")
+      ->option_text("LIST");
   app.add_option("--working-set", flags->kernels.working_set_mib,
                  "kernels: MiB of operands to rotate through (default: four times the largest cache)");
   app.add_option("--trace", flags->experts.trace, "experts: routing recorded by --routing-trace")->option_text("FILE");

@@ -65,6 +65,10 @@ Status Decoder::norm(const Step& step, MatrixView x, std::span<const float> weig
   return step.backend.rms_norm({.x = x, .weight = weight, .eps = static_cast<float>(config_.norm_eps), .y = y});
 }
 
+InputNorm Decoder::input_norm(const Step& step, std::span<const float> weight) const {
+  return {weight, static_cast<float>(config_.norm_eps), step.view(Slot::kNormed, config_.hidden_size)};
+}
+
 Status Decoder::compute_logits(const Step& step, MatrixView x, std::span<const float> weight, MatrixView logits) const {
   const auto rows = step.batch.output_rows;
   if (rows.empty()) return {};

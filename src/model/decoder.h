@@ -35,6 +35,8 @@ class Decoder : public Model {
 
   /// y = norm(x) with the model's epsilon.
   [[nodiscard]] Status norm(const Step& step, MatrixView x, std::span<const float> weight, MatrixView y) const;
+  /// The same as part of the operation that reads it.
+  [[nodiscard]] InputNorm input_norm(const Step& step, std::span<const float> weight) const;
   [[nodiscard]] WeightLoader loader(const WeightSet& weights) { return {backend_, experts_, weights, vectors_}; }
   /// logits = head(norm(the output rows of x)), soft-capped where the family does.
   [[nodiscard]] Status compute_logits(const Step& step, MatrixView x, std::span<const float> weight,

@@ -148,13 +148,11 @@ Status Gemma4Model::add_normed(const Step& step, MatrixView out, std::span<const
 
 Status Gemma4Model::run_layer(const Step& step, std::size_t index, MatrixView x) {
   const Layer& layer = layers_[index];
-  const MatrixView normed = step.view(Slot::kNormed, x.cols);
   const MatrixView out = step.view(Slot::kOutput, x.cols);
-  VN_TRY(norm(step, x, layer.attn_norm, normed));
-  VN_TRY(layer.attention.run(step, normed, step.batch.caches[layer.kv_layer].kv, {out}));
+  VN_TRY(
+      layer.attention.run(step, {x, input_norm(step, layer.attn_norm)}, step.batch.caches[layer.kv_layer].kv, {out}));
   VN_TRY(add_normed(step, out, layer.post_attn_norm, x));
-  VN_TRY(norm(step, x, layer.ffn_norm, normed));
-  VN_TRY(layer.mlp.run(step, normed, {out}));
+  VN_TRY(layer.mlp.run(step, {x, input_norm(step, layer.ffn_norm)}, {out}));
   if (layer.experts) VN_TRY(layer.experts->run(step, x, out));
   VN_TRY(add_normed(step, out, layer.post_ffn_norm, x));
 

@@ -63,12 +63,14 @@ void PlainDecoder::reserve_layers(Workspace& workspace) const {
 
 Status PlainDecoder::run_layer(const Step& step, std::size_t index, MatrixView x) {
   const Layer& layer = layers_[index];
-  const MatrixView normed = step.view(Slot::kNormed, x.cols);
-  VN_TRY(norm(step, x, layer.attn_norm, normed));
-  VN_TRY(layer.attention.run(step, normed, step.batch.caches[index].kv, {x, true}));
-  VN_TRY(norm(step, x, layer.ffn_norm, normed));
-  if (const auto* moe = std::get_if<MoeBlock>(&layer.feed_forward)) return moe->run(step, normed, normed, x);
-  return std::get<MlpBlock>(layer.feed_forward).run(step, normed, {x, true});
+  const BlockInput input = {x, input_norm(step, layer.attn_norm)};
+  VN_TRY(layer.attention.run(step, input, step.batch.caches[index].kv, {x, true}));
+  if (const auto* moe = std::get_if<MoeBlock>(&layer.feed_forward)) {
+    const MatrixView normed = step.view(Slot::kNormed, x.cols);
+    VN_TRY(norm(step, x, layer.ffn_norm, normed));
+    return moe->run(step, normed, normed, x);
+  }
+  return std::get<MlpBlock>(layer.feed_forward).run(step, {x, input_norm(step, layer.ffn_norm)}, {x, true});
 }
 
 }  // namespace vernier

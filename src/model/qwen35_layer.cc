@@ -20,7 +20,7 @@ Status Experts::run(const Step& step, MatrixView input, MatrixView x) const {
   const MatrixView gate = step.view(Slot::kSharedGate, 1);
   const LinearOutput projection{&shared_gate, {}, gate};
   VN_TRY(step.backend.linear({input, std::span(&projection, 1)}));
-  VN_TRY(shared.run(step, input, {out}));
+  VN_TRY(shared.run(step, {input}, {out}));
   VN_TRY(step.backend.sigmoid_gate({gate, out}));
   VN_TRY(routed.run(step, input, input, x));
   return step.backend.combine({out, x, 1.0F, 1.0F});
@@ -61,15 +61,17 @@ void Layer::reserve(Workspace& workspace, std::int64_t hidden_size) const {
 
 Status Layer::run(const Step& step, const LayerCache& cache, MatrixView x) const {
   const MatrixView normed = step.view(Slot::kNormed, x.cols);
-  VN_TRY(step.backend.rms_norm({.x = x, .weight = attn_norm, .eps = eps, .y = normed}));
+  const BlockInput input = {x, {attn_norm, eps, normed}};
   if (const auto* net = std::get_if<GatedDeltaNetBlock>(&mixer)) {
-    VN_TRY(net->run(step, normed, cache, {x, true}));
+    VN_TRY(net->run(step, input, cache, {x, true}));
   } else {
-    VN_TRY(std::get<AttentionBlock>(mixer).run(step, normed, cache.kv, {x, true}));
+    VN_TRY(std::get<AttentionBlock>(mixer).run(step, input, cache.kv, {x, true}));
+  }
+  if (const auto* mlp = std::get_if<MlpBlock>(&feed_forward)) {
+    return mlp->run(step, {x, {ffn_norm, eps, normed}}, {x, true});
   }
   VN_TRY(step.backend.rms_norm({.x = x, .weight = ffn_norm, .eps = eps, .y = normed}));
-  if (const auto* experts = std::get_if<Experts>(&feed_forward)) return experts->run(step, normed, x);
-  return std::get<MlpBlock>(feed_forward).run(step, normed, {x, true});
+  return std::get<Experts>(feed_forward).run(step, normed, x);
 }
 
 }  // namespace vernier::qwen35

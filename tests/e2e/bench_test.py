@@ -98,6 +98,14 @@ class Kernels(Case):
             self.assertGreater(result["share_of_limit"], 0)
         self.assertEqual(results[0]["bytes"], 64 * 128 * 2 + 4 * (64 + 128))
 
+    def test_chain(self):
+        results = lines(*self.KERNELS, "--ops", "linear", "--formats", "bf16", "--rows", "2", "--shapes", "64x128",
+                        "--chain", "apart,norm")
+        self.assertEqual([r["op"] for r in results], ["chain apart", "chain norm"])
+        for result in results:
+            self.assertEqual(result["flops"], 2 * 64 * 128 * 2)
+            self.assertGreater(result["share_of_limit"], 0)
+
     def test_table_of_states(self):
         code, out, err = run(*self.KERNELS, "--ops", "delta-net")
         self.assertEqual(code, 0, err)
@@ -106,6 +114,7 @@ class Kernels(Case):
     def test_refusals(self):
         self.refuses(64, ["unknown operation 'fft'", "linear"], *self.KERNELS, "--ops", "fft")
         self.refuses(64, ["unknown format 'int4'", "q8_0"], *self.KERNELS, "--formats", "int4")
+        self.refuses(64, ["unknown chain 'loop'", "overlap"], *self.KERNELS, "--chain", "loop")
         self.refuses(64, "--rows", *self.KERNELS, "--rows", "0")
         self.refuses(64, "--shapes", *self.KERNELS, "--shapes", "64")
         self.refuses(64, "can't be stored", *self.KERNELS, "--formats", "q4_0", "--shapes", "64x100", "--ops", "linear")

@@ -6,6 +6,10 @@ namespace vernier {
 
 Status CpuBackend::linear(const LinearArgs& args) {
   VN_TRY(check_args(args));
+  if (args.norm.present()) {
+    VN_TRY(rms_norm(norm_of(args)));
+    return linear(after_norm(args));
+  }
   if (args.x.rows == 0) return {};
   std::int64_t num_tiles = 0;
   weights_.clear();

@@ -193,6 +193,14 @@ Status CudaBackend::gated_activation(const GatedActivationArgs& args) {
   return args.gate.rows == 0 ? Status() : cuda::gated_activation(context_, args);
 }
 
+Status CudaBackend::gated_mlp(const GatedMlpArgs& args) {
+  VN_TRY(check_args(args));
+  VN_TRY(enter());
+  if (args.x.rows == 0) return {};
+  VN_ASSIGN(const bool done, cuda::fused_mlp(context_, args));
+  return done ? Status() : Backend::gated_mlp(args);
+}
+
 Status CudaBackend::route_experts(const RouteArgs& args) {
   VN_TRY(check_args(args));
   VN_TRY(enter());

@@ -51,6 +51,7 @@ class CudaBackend final : public Backend, public DetourDevice, public RecordPlac
   [[nodiscard]] Status rope_and_store_kv(const RopeStoreArgs& args) override;
   [[nodiscard]] Status attention(const AttentionArgs& args) override;
   [[nodiscard]] Status gated_activation(const GatedActivationArgs& args) override;
+  [[nodiscard]] Status gated_mlp(const GatedMlpArgs& args) override;
   [[nodiscard]] Status route_experts(const RouteArgs& args) override;
   [[nodiscard]] Status expert_mlp(const ExpertMlpArgs& args) override;
   [[nodiscard]] Status combine(const CombineArgs& args) override;

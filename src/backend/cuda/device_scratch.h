@@ -19,6 +19,7 @@ enum class ScratchSlot : std::uint8_t {
   kDeltaNetOutput,
   kDeltaNetGates,
   kLinearInput,
+  kMlpHidden,
   kRouterLogits,
   kExpertGroups,
   kExpertInput,

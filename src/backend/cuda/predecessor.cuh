@@ -6,6 +6,8 @@
 
 #include <type_traits>
 
+#include "backend/cuda/launch_mode.h"
+
 namespace vernier::cuda {
 
 /// Until everything in front on the stream has ended and its writes can be seen.
@@ -33,7 +35,7 @@ cudaError_t launch_dependent(void (*kernel)(Parameters...), dim3 grid, unsigned 
   }
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  attribute.val.programmaticStreamSerializationAllowed = launches_overlap ? 1 : 0;
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(threads);

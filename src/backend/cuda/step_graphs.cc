@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "backend/cuda/launch_mode.h"
 #include "backend/cuda/ops/ops.h"
 
 namespace vernier::cuda {
 
 Status StepGraphs::run(CudaContext& context, HostDetours& detours, const RepeatableStep& step,
                        const std::function<Status()>& work) {
+  const LaunchMode mode(step.overlap);
   // In place before the graph runs; operations inside it find the contents unchanged and copy nothing.
   VN_TRY(context.tables.step(step.slices, static_cast<std::int64_t>(step.tokens.size())).map([](const StepView&) {}));
   VN_TRY(context.tables.tokens(step.tokens).map([](const std::int32_t*) {}));
@@ -17,7 +19,7 @@ Status StepGraphs::run(CudaContext& context, HostDetours& detours, const Repeata
     clear();
     generation_ = generation;
   }
-  const Key key{step.owner, step.slices.size(), attention_splits(step.slices)};
+  const Key key{step.owner, step.slices.size(), attention_splits(step.slices), step.overlap};
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
   if (found == entries_.end()) {

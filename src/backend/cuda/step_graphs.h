@@ -33,6 +33,7 @@ class StepGraphs {
     std::uint64_t owner = 0;
     std::size_t num_sequences = 0;
     std::int32_t num_splits = 0;
+    bool overlap = true;
     friend bool operator==(const Key&, const Key&) = default;
   };
   struct Entry {

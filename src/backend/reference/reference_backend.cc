@@ -70,6 +70,10 @@ Status ReferenceBackend::rms_norm(const RmsNormArgs& args) {
 
 Status ReferenceBackend::linear(const LinearArgs& args) {
   VN_TRY(check_args(args));
+  if (args.norm.present()) {
+    VN_TRY(rms_norm(norm_of(args)));
+    return linear(after_norm(args));
+  }
   InputRows x(args.x.rows, args.x.cols);
   for (std::int64_t m = 0; m < x.count; ++m) x.set(m, args.x.row(m), precision_);
   if (x.count == 0) return {};

@@ -57,19 +57,20 @@ MatrixView AttentionBlock::half_of_pairs(const Step& step, std::int64_t which) c
   return {pairs.data + which * head_dim, pairs.rows * num_heads, head_dim, 2 * std::int64_t{head_dim}};
 }
 
-Status AttentionBlock::project(const Step& step, MatrixView input, MatrixView query, MatrixView key,
+Status AttentionBlock::project(const Step& step, const BlockInput& input, MatrixView query, MatrixView key,
                                MatrixView value) const {
   const MatrixView projected = gated ? step.view(Slot::kGatedQuery, 2 * query.cols) : query;
   const std::array<LinearOutput, 3> outputs = {LinearOutput{&q, q_bias, projected}, LinearOutput{&k, k_bias, key},
                                                LinearOutput{&v, v_bias, value}};
   const std::size_t count = !owns_kv ? 1 : (v.present() ? 3 : 2);
-  VN_TRY(step.backend.linear({input, std::span(outputs).first(count)}));
+  VN_TRY(step.backend.linear({input.x, std::span(outputs).first(count), input.norm}));
   if (gated) VN_TRY(step.backend.combine({half_of_pairs(step, 0), by_head(query, head_dim), 1.0F, 0.0F}));
   if (owns_kv && !v.present()) VN_TRY(step.backend.combine({key, value, 1.0F, 0.0F}));
   return {};
 }
 
-Status AttentionBlock::run(const Step& step, MatrixView input, const KvLayer& kv, const BlockOutput& output) const {
+Status AttentionBlock::run(const Step& step, const BlockInput& input, const KvLayer& kv,
+                           const BlockOutput& output) const {
   const std::int64_t kv_cols = std::int64_t{num_kv_heads} * head_dim;
   const MatrixView query = step.view(Slot::kQuery, std::int64_t{num_heads} * head_dim);
   const MatrixView mixed = step.view(Slot::kMixed, query.cols);

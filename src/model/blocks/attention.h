@@ -33,11 +33,12 @@ struct AttentionBlock {
   /// them.
   [[nodiscard]] Status load(const WeightLoader& loader);
   void reserve(Workspace& workspace) const;
-  /// `input` is [tokens, hidden], already normalised; `kv` the cache to read, and to fill where owns_kv.
-  [[nodiscard]] Status run(const Step& step, MatrixView input, const KvLayer& kv, const BlockOutput& output) const;
+  /// `kv` is the cache to read, and to fill where owns_kv.
+  [[nodiscard]] Status run(const Step& step, const BlockInput& input, const KvLayer& kv,
+                           const BlockOutput& output) const;
 
  private:
-  [[nodiscard]] Status project(const Step& step, MatrixView input, MatrixView query, MatrixView key,
+  [[nodiscard]] Status project(const Step& step, const BlockInput& input, MatrixView query, MatrixView key,
                                MatrixView value) const;
   /// Half `which` of each head's (query, gate) pair, as [tokens * heads, head_dim].
   [[nodiscard]] MatrixView half_of_pairs(const Step& step, std::int64_t which) const;

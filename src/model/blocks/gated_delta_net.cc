@@ -31,7 +31,7 @@ void GatedDeltaNetBlock::reserve(Workspace& workspace) const {
   workspace.need(Slot::kMixed, shape.value_width());
 }
 
-Status GatedDeltaNetBlock::run(const Step& step, MatrixView input, const LayerCache& cache,
+Status GatedDeltaNetBlock::run(const Step& step, const BlockInput& input, const LayerCache& cache,
                                const BlockOutput& output) const {
   const MatrixView inputs = step.view(Slot::kDeltaInput, shape.channels());
   const MatrixView gate = step.view(Slot::kDeltaGate, shape.value_width());
@@ -40,7 +40,7 @@ Status GatedDeltaNetBlock::run(const Step& step, MatrixView input, const LayerCa
   const MatrixView mixed = step.view(Slot::kMixed, shape.value_width());
   const std::array<LinearOutput, 4> projections = {LinearOutput{&qkv, {}, inputs}, LinearOutput{&z, {}, gate},
                                                    LinearOutput{&a, {}, decay}, LinearOutput{&b, {}, beta}};
-  VN_TRY(step.backend.linear({input, projections}));
+  VN_TRY(step.backend.linear({input.x, projections, input.norm}));
   VN_TRY(step.backend.gated_delta_net({.qkv = inputs,
                                        .z = gate,
                                        .a = decay,

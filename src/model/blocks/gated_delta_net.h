@@ -19,8 +19,8 @@ struct GatedDeltaNetBlock {
   /// Reads the roles delta.* of the loader's layer. `decay_is_log`: the files hold A_log, of which -exp() is the rate.
   [[nodiscard]] Status load(const WeightLoader& loader, bool decay_is_log);
   void reserve(Workspace& workspace) const;
-  /// `input` is [tokens, hidden], already normalised; `cache` holds the layer's states.
-  [[nodiscard]] Status run(const Step& step, MatrixView input, const LayerCache& cache,
+  /// `cache` holds the layer's states.
+  [[nodiscard]] Status run(const Step& step, const BlockInput& input, const LayerCache& cache,
                            const BlockOutput& output) const;
 };
 

@@ -1,7 +1,5 @@
 #include "model/blocks/mlp.h"
 
-#include <array>
-
 namespace vernier {
 
 Status MlpBlock::load(const WeightLoader& loader, const std::string& name) {
@@ -19,14 +17,15 @@ void MlpBlock::reserve(Workspace& workspace) const {
   workspace.need(Slot::kUp, up.rows);
 }
 
-Status MlpBlock::run(const Step& step, MatrixView input, const BlockOutput& output) const {
+Status MlpBlock::run(const Step& step, const BlockInput& input, const BlockOutput& output) const {
   const MatrixView gated = step.view(Slot::kGate, gate.rows);
   const MatrixView raised = step.view(Slot::kUp, up.rows);
-  const std::array<LinearOutput, 2> first = {LinearOutput{&gate, gate_bias, gated}, LinearOutput{&up, up_bias, raised}};
-  VN_TRY(step.backend.linear({input, first}));
-  VN_TRY(step.backend.gated_activation({activation, gated, raised, gated}));
-  const LinearOutput last{&down, down_bias, output.y, output.accumulate};
-  return step.backend.linear({gated, std::span(&last, 1)});
+  return step.backend.gated_mlp({.x = input.x,
+                                 .gate = {&gate, gate_bias, gated},
+                                 .up = {&up, up_bias, raised},
+                                 .activation = activation,
+                                 .down = {&down, down_bias, output.y, output.accumulate},
+                                 .norm = input.norm});
 }
 
 }  // namespace vernier

@@ -19,8 +19,7 @@ struct MlpBlock {
   /// Reads roles `<name>gate`, `<name>up`, `<name>down` and their biases; `name` is "" or "shared.".
   [[nodiscard]] Status load(const WeightLoader& loader, const std::string& name = "");
   void reserve(Workspace& workspace) const;
-  /// `input` is [tokens, hidden], already normalised.
-  [[nodiscard]] Status run(const Step& step, MatrixView input, const BlockOutput& output) const;
+  [[nodiscard]] Status run(const Step& step, const BlockInput& input, const BlockOutput& output) const;
 };
 
 }  // namespace vernier

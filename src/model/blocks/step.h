@@ -19,6 +19,12 @@ struct Step {
   [[nodiscard]] MatrixView view(Slot slot, std::int64_t cols) const { return workspace.view(slot, num_tokens(), cols); }
 };
 
+/// What a block reads: x, or its norm.
+struct BlockInput {
+  MatrixView x;  ///< [tokens, hidden]
+  InputNorm norm = {};
+};
+
 /// Where a block's result goes.
 struct BlockOutput {
   MatrixView y;             ///< [tokens, hidden]

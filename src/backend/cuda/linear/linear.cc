@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/check_args.h"
 #include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/embed.h"
@@ -11,6 +12,7 @@
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
 #include "backend/cuda/linear/wide.h"
+#include "backend/cuda/ops/ops.h"
 
 namespace vernier::cuda {
 namespace {
@@ -53,25 +55,64 @@ bool is_async(const CudaContext& context, const LinearBatch& batch) {
   return columns >= kManyColumns || (columns >= kFewColumns && 3 * clusters >= context.num_sms);
 }
 
+/// For products that know nothing of norms.
+Status norm_first(CudaContext& context, LinearBatch& batch) {
+  const RowNorm norm = batch.x.norm;
+  if (norm.weight == nullptr) return {};
+  const std::int64_t cols = batch.matrix[0].weight.cols;
+  const MatrixView y = {norm.memory, batch.tokens, cols, norm.stride};
+  VN_TRY(rms_norm(context, {.x = {const_cast<float*>(batch.x.data), batch.tokens, cols, batch.x.stride},
+                            .weight = {norm.weight, static_cast<std::size_t>(cols)},
+                            .eps = norm.eps,
+                            .y = y}));
+  batch.x.data = y.data;
+  batch.x.stride = y.stride;
+  batch.x.norm = {};
+  return {};
+}
+
+/// Rounds the input for all blocks at once, normed first where it is to be: by one kernel, unless the packing wants
+/// sums of the rounded columns too.
 Status round_once(CudaContext& context, LinearBatch& batch) {
   const WeightRef& weight = batch.matrix[0].weight;
   const std::int64_t stride = input_stride(weight.packing, weight.units);
+  if (stride != std::int64_t{weight.units} * kUnitCols) VN_TRY(norm_first(context, batch));
   const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
   VN_ASSIGN(void* const memory,
             context.scratch.get(ScratchSlot::kLinearInput, static_cast<std::size_t>(rows * stride * 2)));
   auto* const rounded = static_cast<std::uint16_t*>(memory);
-  VN_CUDA(round_input(batch.x, batch.tokens, weight.cols, {rounded, weight.packing}, context.stream));
+  if (batch.x.norm.weight != nullptr) {
+    const MatrixView x = {const_cast<float*>(batch.x.data), batch.tokens, weight.cols, batch.x.stride};
+    VN_TRY(norm_and_round(context, x, batch.x.norm, {rounded, stride, batch.x.terms}));
+    batch.x.norm = {};
+  } else {
+    VN_CUDA(round_input(batch.x, batch.tokens, weight.cols, {rounded, weight.packing}, context.stream));
+  }
   batch.x.rounded = rounded;
   batch.x.rounded_stride = stride;
   return {};
 }
 
-Status linear_chunk(CudaContext& context, const LinearArgs& args, std::int64_t first, std::int64_t tokens) {
+/// The same for narrow products, unless their blocks do it.
+Status prepare_input(CudaContext& context, LinearBatch& batch) {
+  const bool is_ready = batch.x.rounded != nullptr || (is_staged(batch) && batch.x.norm.weight == nullptr);
+  return is_ready ? Status() : round_once(context, batch);
+}
+
+LinearBatch make_batch(const CudaContext& context, const MatrixView& x, const InputNorm& norm) {
   LinearBatch batch;
   batch.x.terms = context.precision == Precision::kF32 ? 3 : 1;
-  batch.x.data = args.x.row(first);
-  batch.x.stride = args.x.stride;
-  batch.tokens = static_cast<int>(tokens);
+  batch.x.data = x.data;
+  batch.x.stride = x.stride;
+  batch.tokens = static_cast<int>(x.rows);
+  if (norm.present()) batch.x.norm = {norm.weight.data(), norm.eps, norm.y.data, norm.y.stride};
+  return batch;
+}
+
+Status linear_chunk(CudaContext& context, const LinearArgs& args, std::int64_t first, std::int64_t tokens) {
+  InputNorm norm = args.norm;
+  if (norm.present()) norm.y = norm.y.slice_rows(first, tokens);
+  LinearBatch batch = make_batch(context, args.x.slice_rows(first, tokens), norm);
   for (const LinearOutput& whole : args.outputs) {
     LinearOutput output = whole;
     output.y = whole.y.slice_rows(first, tokens);
@@ -88,19 +129,30 @@ Status linear_chunk(CudaContext& context, const LinearArgs& args, std::int64_t f
 
 }  // namespace
 
+bool has_many_tiles(const LinearBatch& batch) {
+  constexpr int kManyTiles = 400;
+  int tiles = 0;
+  for (int i = 0; i < batch.count; ++i) tiles += batch.matrix[i].weight.rows / kTileRows;
+  return tiles >= kManyTiles;
+}
+
 Status multiply(CudaContext& context, LinearBatch batch) {
   const Packing packing = batch.matrix[0].weight.packing;
   if (packing == Packing::kNone) {
+    VN_TRY(norm_first(context, batch));
     VN_CUDA(tile_linear(batch, context.stream));
     return {};
   }
-  if (is_async(context, batch)) return multiply_async(context, batch);
-  const bool wide = is_wide(context, batch);
-  if (wide || !is_staged(batch)) VN_TRY(round_once(context, batch));
-  if (wide) {
+  if (is_async(context, batch)) {
+    VN_TRY(norm_first(context, batch));
+    return multiply_async(context, batch);
+  }
+  if (is_wide(context, batch)) {
+    VN_TRY(round_once(context, batch));
     VN_CUDA(wide_linear(packing, batch, context.stream));
     return {};
   }
+  VN_TRY(prepare_input(context, batch));
   VN_CUDA(narrow_kernels(packing).linear(batch, context.stream));
   return {};
 }
@@ -108,10 +160,46 @@ Status multiply(CudaContext& context, LinearBatch batch) {
 Status linear(CudaContext& context, const LinearArgs& args) {
   // So many rows of x that grids and indices stay within 32 bits.
   constexpr std::int64_t kMostTokens = 65535;
+  if (args.norm.present() && args.norm.weight.empty()) {
+    VN_TRY(rms_norm(context, norm_of(args)));
+    return linear(context, after_norm(args));
+  }
   for (std::int64_t first = 0; first < args.x.rows; first += kMostTokens) {
     VN_TRY(linear_chunk(context, args, first, std::min(kMostTokens, args.x.rows - first)));
   }
   return {};
+}
+
+Result<bool> fused_mlp(CudaContext& context, const GatedMlpArgs& args) {
+  if (args.norm.present() && args.norm.weight.empty()) return false;
+  LinearBatch first = make_batch(context, args.x, args.norm);
+  constexpr std::int64_t kMostColumns = 8;  // that the kernel of gate and up has
+  if (args.x.rows * first.x.terms > kMostColumns) return false;
+  for (const LinearOutput* output : {&args.gate, &args.up}) {
+    VN_ASSIGN(const WeightRef weight, weight_ref(*output->weight));
+    add_output(*output, weight, first);
+  }
+  VN_ASSIGN(const WeightRef down, weight_ref(*args.down.weight));
+  const Packing packing = first.matrix[0].weight.packing;
+  if (packing == Packing::kNone || first.matrix[1].weight.packing != packing || down.packing == Packing::kNone) {
+    return false;
+  }
+  if (narrow_kernels(packing).gated == nullptr) return false;
+  // The activation is rounded as the input of `down` would be; sums of its columns nobody makes.
+  const std::int64_t stride = std::int64_t{down.units} * kUnitCols;
+  if (input_stride(down.packing, down.units) != stride) return false;
+  const std::size_t bytes = static_cast<std::size_t>(args.x.rows * first.x.terms * stride) * 2;
+  VN_ASSIGN(void* const hidden, context.scratch.get(ScratchSlot::kMlpHidden, bytes));
+  if (stride != down.cols) VN_CUDA(cudaMemsetAsync(hidden, 0, bytes, context.stream));
+  const GatedOutput gated = {.spec = args.activation, .hidden = static_cast<std::uint16_t*>(hidden), .stride = stride};
+  VN_TRY(prepare_input(context, first));
+  VN_CUDA(narrow_kernels(packing).gated(first, gated, context.stream));
+  LinearBatch last = make_batch(context, args.gate.y, {});
+  last.x.rounded = gated.hidden;
+  last.x.rounded_stride = stride;
+  add_output(args.down, down, last);
+  VN_TRY(multiply(context, last));
+  return true;
 }
 
 Status embed(CudaContext& context, const EmbedArgs& args) {

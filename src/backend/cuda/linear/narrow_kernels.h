@@ -7,6 +7,8 @@ namespace vernier::cuda {
 
 struct NarrowKernels {
   cudaError_t (*linear)(const LinearBatch&, cudaStream_t);
+  /// Two weights of the same shape, gate and up; null: has to be done in steps.
+  cudaError_t (*gated)(const LinearBatch&, const GatedOutput&, cudaStream_t);
   cudaError_t (*gate_up)(const ExpertBatch&, const GatedOutput&, cudaStream_t);  ///< null: has to be done in steps
   cudaError_t (*experts)(const ExpertBatch&, cudaStream_t);
 };
@@ -37,6 +39,9 @@ extern const NarrowKernels kNarrowGroups6Super;
   const std::int64_t columns = std::int64_t{batch.tokens} * batch.x.terms;
   return columns <= 8 && 2 * columns * batch.matrix[0].weight.units * kUnitCols <= kMostBytes;
 }
+
+/// Whether there are so many row tiles that a block takes two, which share what they read of the input.
+[[nodiscard]] bool has_many_tiles(const LinearBatch& batch);
 
 /// Of a packing other than kNone.
 [[nodiscard]] inline const NarrowKernels& narrow_kernels(Packing packing) {

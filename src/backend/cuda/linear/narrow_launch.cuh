@@ -102,14 +102,6 @@ cudaError_t launch_narrow_experts(const ExpertBatch& batch, const GatedOutput& g
                           stream, batch, gated_output, plan);
 }
 
-/// Whether there are so many row tiles that a block takes two, which share what they read of the input.
-inline bool has_many_tiles(const LinearBatch& batch) {
-  constexpr int kManyTiles = 320;
-  int tiles = 0;
-  for (int i = 0; i < batch.count; ++i) tiles += batch.matrix[i].weight.rows / kTileRows;
-  return tiles >= kManyTiles;
-}
-
 template <Packing kPacking, InputPlace kInput>
 cudaError_t launch_eight_columns(const LinearBatch& batch, cudaStream_t stream) {
   // With 4-bit weights and input from global memory two row tiles at a time were 7 to 11 % slower.
@@ -131,6 +123,16 @@ cudaError_t narrow_linear_of(const LinearBatch& batch, cudaStream_t stream) {
     if (columns <= 16) return launch_narrow_linear<NarrowProduct<kPacking, 1, 2, kGlobal>>(batch, stream);
   }
   return launch_narrow_linear<NarrowProduct<kPacking, 1, 4, kGlobal>>(batch, stream);
+}
+
+/// At most 8 columns.
+template <Packing kPacking>
+cudaError_t narrow_gated_of(const LinearBatch& batch, const GatedOutput& gated_output, cudaStream_t stream) {
+  using enum InputPlace;
+  if (is_staged(batch)) {
+    return launch_narrow_linear<NarrowProduct<kPacking, 2, 1, kShared, true>>(batch, stream, gated_output);
+  }
+  return launch_narrow_linear<NarrowProduct<kPacking, 2, 1, kGlobal, true>>(batch, stream, gated_output);
 }
 
 /// Whether experts have so many tokens on average that one run of 8 columns would not do for most.
@@ -161,10 +163,11 @@ cudaError_t narrow_experts_of(const ExpertBatch& batch, cudaStream_t stream) {
 }
 
 template <Packing kPacking>
-constexpr NarrowKernels kNarrowKernels = {narrow_linear_of<kPacking>, narrow_gate_up_of<kPacking>,
-                                          narrow_experts_of<kPacking>};
-/// Without the kernel for gate and up together.
+constexpr NarrowKernels kNarrowKernels = {narrow_linear_of<kPacking>, narrow_gated_of<kPacking>,
+                                          narrow_gate_up_of<kPacking>, narrow_experts_of<kPacking>};
+/// Without the kernels for gate and up together.
 template <Packing kPacking>
-constexpr NarrowKernels kNarrowGroupKernels = {narrow_linear_of<kPacking>, nullptr, narrow_experts_of<kPacking>};
+constexpr NarrowKernels kNarrowGroupKernels = {narrow_linear_of<kPacking>, nullptr, nullptr,
+                                               narrow_experts_of<kPacking>};
 
 }  // namespace vernier::cuda

@@ -11,6 +11,16 @@
 
 namespace vernier::cuda {
 
+struct CudaContext;
+
+/// An RMS norm of each row on its way into a product. `memory` has room for the normed rows.
+struct RowNorm {
+  const float* weight = nullptr;  ///< null: no norm
+  float eps = 0.0F;
+  float* memory = nullptr;
+  std::int64_t stride = 0;
+};
+
 /// Rows of an input: fp32, or already as bf16 terms (row r's terms are rows terms * r .. of `rounded`, whose columns
 /// reach to the next multiple of kUnitCols with zeros; then follow sums of groups where the packing wants them, see
 /// group_packing.h).
@@ -19,7 +29,8 @@ struct InputView {
   std::int64_t stride = 0;
   const std::uint16_t* rounded = nullptr;
   std::int64_t rounded_stride = 0;
-  int terms = 1;  ///< 1: rounded to bf16 once; 3: the exact sum of three bf16 numbers
+  int terms = 1;      ///< 1: rounded to bf16 once; 3: the exact sum of three bf16 numbers
+  RowNorm norm = {};  ///< of `data`
 };
 
 /// Several products of one input.
@@ -79,5 +90,15 @@ struct RoundedRows {
 };
 [[nodiscard]] cudaError_t round_input(const InputView& x, std::int64_t rows, std::int64_t cols, const RoundedRows& to,
                                       cudaStream_t stream);
+
+/// Where normed rows go as bf16 terms, for packings that want no sums.
+struct NormedRows {
+  std::uint16_t* data = nullptr;
+  std::int64_t stride = 0;  ///< columns up to it are written, zeros beyond the row's last
+  int terms = 1;
+};
+/// rms_norm() into them.
+[[nodiscard]] Status norm_and_round(CudaContext& context, const MatrixView& x, const RowNorm& norm,
+                                    const NormedRows& to);
 
 }  // namespace vernier::cuda

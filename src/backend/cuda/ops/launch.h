@@ -32,7 +32,7 @@ template <class... Parameters, class... Args>
   config.stream = context.stream;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
+  attribute.val.programmaticStreamSerializationAllowed = launches_overlap ? 1 : 0;
   config.attrs = &attribute;
   config.numAttrs = 1;  // devices before sm_90 take no notice
   return cuda_status(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(args)...), "kernel launch");

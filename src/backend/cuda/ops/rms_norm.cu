@@ -1,5 +1,6 @@
-// RMS norm of rows, with the residual's addition in the same pass. One block a row; the row stays in registers between
-// the two passes where it is short enough.
+// RMS norm of rows, with the residual's addition in the same pass, to fp32 or to the bf16 terms that products read. One
+// block a row; the row stays in registers between the two passes where it is short enough.
+#include "backend/cuda/linear/narrow_input.cuh"
 #include "backend/cuda/ops/launch.h"
 #include "backend/cuda/ops/math.cuh"
 #include "backend/cuda/ops/ops.h"
@@ -13,6 +14,7 @@ constexpr unsigned kMostThreads = 512;
 struct NormRows {
   MatrixView x;
   MatrixView y;
+  NormedRows rounded;  ///< instead of y
   MatrixView residual;  ///< data null: none
   const float* weight;  ///< null: ones
   float eps;
@@ -53,10 +55,13 @@ __device__ void store_four(float* row, std::int64_t col, std::int64_t dim, float
 }
 
 /// What the kernel does with four columns of its row.
-template <bool kAligned>
+template <bool kAligned, bool kRounds>
 struct Row {
   float* x;
   float* y;
+  std::uint16_t* rounded;
+  std::int64_t rounded_stride;
+  int terms;
   const float* residual;
   const float* weight;
   std::int64_t dim;
@@ -74,25 +79,37 @@ struct Row {
     return value;
   }
   __device__ void put(std::int64_t at, float4 v, float4 w, float factor) const {
-    store_four<kAligned>(y, at, dim,
-                         make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w));
+    const float4 result = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
+    if constexpr (kRounds) {
+      if (at < rounded_stride) store_columns(rounded + at, static_cast<int>(rounded_stride), terms, result);
+    } else {
+      store_four<kAligned>(y, at, dim, result);
+    }
   }
+  /// Where the columns end that are written.
+  __device__ std::int64_t end() const { return kRounds ? rounded_stride : dim; }
 };
 
 __device__ float squares_of(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
 
 /// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
 /// which a decode step fetches anew in every layer.
-template <bool kAligned>
+template <bool kAligned, bool kRounds>
 __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_constant__ NormRows rows) {
   release_successor();
   __shared__ float partial[kWarpSize];
   const std::int64_t index = blockIdx.x;
   const std::int64_t first = std::int64_t{threadIdx.x} * 4;
   const std::int64_t step = std::int64_t{blockDim.x} * 4;
-  const Row<kAligned> row = {
-      rows.x.data + index * rows.x.stride, rows.y.data + index * rows.y.stride,
-      rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr, rows.weight,
+  const NormedRows& rounded = rows.rounded;
+  const Row<kAligned, kRounds> row = {
+      rows.x.data + index * rows.x.stride,
+      rows.y.data + index * rows.y.stride,
+      rounded.data + index * rounded.terms * rounded.stride,
+      rounded.stride,
+      rounded.terms,
+      rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr,
+      rows.weight,
       rows.x.cols};
   float4 weight[kHeld];  // no kernel writes it: on its way before there is input
 #pragma unroll
@@ -111,7 +128,7 @@ __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) row.put(first + i * step, held[i], weight[i], factor);
 #pragma unroll 1
-  for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) {
+  for (std::int64_t at = first + kHeld * step; at < row.end(); at += step) {
     row.put(at, load_four<kAligned>(row.x, at, row.dim), row.weights(at), factor);
   }
 }
@@ -120,21 +137,32 @@ bool is_aligned(const void* data, std::int64_t stride) {
   return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
+/// The block's size depends on the row's length alone, and so does the order of the sum.
+LaunchShape shape_of(const MatrixView& x) {
+  unsigned threads = kWarpSize;
+  while (threads < kMostThreads && std::int64_t{threads} * 8 < x.cols) threads *= 2;
+  return {dim3(static_cast<unsigned>(x.rows)), dim3(threads)};
+}
+
 }  // namespace
 
 Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
   const MatrixView residual = args.residual != nullptr ? *args.residual : MatrixView{};
   const float* const weight = args.weight.empty() ? nullptr : args.weight.data();
-  const NormRows rows = {.x = args.x, .y = args.y, .residual = residual, .weight = weight, .eps = args.eps};
+  const NormRows rows = {
+      .x = args.x, .y = args.y, .rounded = {}, .residual = residual, .weight = weight, .eps = args.eps};
   const bool aligned = args.x.cols % 4 == 0 && is_aligned(args.x.data, args.x.stride) &&
                        is_aligned(args.y.data, args.y.stride) && is_aligned(residual.data, residual.stride) &&
                        is_aligned(weight, 0);
-  // The block's size depends on the row's length alone, and so does the order of the sum.
-  unsigned threads = kWarpSize;
-  while (threads < kMostThreads && std::int64_t{threads} * 8 < args.x.cols) threads *= 2;
-  const LaunchShape shape = {dim3(static_cast<unsigned>(args.x.rows)), dim3(threads)};
-  return aligned ? launch(context, shape, rms_norm_kernel<true>, rows)
-                 : launch(context, shape, rms_norm_kernel<false>, rows);
+  return aligned ? launch(context, shape_of(args.x), rms_norm_kernel<true, false>, rows)
+                 : launch(context, shape_of(args.x), rms_norm_kernel<false, false>, rows);
+}
+
+Status norm_and_round(CudaContext& context, const MatrixView& x, const RowNorm& norm, const NormedRows& to) {
+  const NormRows rows = {.x = x, .y = {}, .rounded = to, .residual = {}, .weight = norm.weight, .eps = norm.eps};
+  const bool aligned = x.cols % 4 == 0 && is_aligned(x.data, x.stride) && is_aligned(norm.weight, 0);
+  return aligned ? launch(context, shape_of(x), rms_norm_kernel<true, true>, rows)
+                 : launch(context, shape_of(x), rms_norm_kernel<false, true>, rows);
 }
 
 }  // namespace vernier::cuda

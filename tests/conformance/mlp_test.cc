@@ -1,0 +1,134 @@
+// Operations that stand for several, a dense MLP and linears with a norm in front: on every backend, for every format,
+// the bits of the operations they stand for, however many tokens there are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "support/backends.h"
+#include "support/random_weight.h"
+
+namespace vernier::test {
+namespace {
+
+class MlpConformance : public BackendTest<> {};
+
+/// An MLP's weights in backend memory.
+struct Mlp {
+  Weight gate;
+  Weight up;
+  Weight down;
+  TestVector norm;
+  TestVector gate_bias;
+  TestVector down_bias;
+  ActivationSpec activation;
+
+  Mlp(Backend& backend, const FormatCase& format, std::int64_t dim, std::int64_t ff)
+      : norm(backend, Random(4).floats(dim)),
+        gate_bias(backend, Random(5).floats(ff)),
+        down_bias(backend, Random(6).floats(dim)) {
+    WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = ff, .cols = dim};
+    gate = backend.place(random_weight(spec)).value();
+    spec.seed = 2;
+    up = backend.place(random_weight(spec)).value();
+    spec.rows = dim;
+    spec.cols = ff;
+    down = backend.place(random_weight(spec)).value();
+  }
+};
+
+constexpr float kEps = 1e-5F;
+
+enum class How { kOneOperation, kInSteps };
+
+std::vector<float> run(Backend& backend, const Mlp& mlp, const std::vector<float>& x, std::int64_t tokens, How how) {
+  const TestMatrix input(backend, tokens, mlp.down.rows, x);
+  const TestMatrix gate(backend, tokens, mlp.gate.rows);
+  const TestMatrix up(backend, tokens, mlp.gate.rows);
+  const TestMatrix output(backend, tokens, mlp.down.rows, x);
+  const LinearOutput last = {&mlp.down, mlp.down_bias.span(), output.view(), true};
+  const std::array<LinearOutput, 2> first = {LinearOutput{&mlp.gate, mlp.gate_bias.span(), gate.view()},
+                                             LinearOutput{&mlp.up, {}, up.view()}};
+  const TestMatrix normed(backend, tokens, mlp.down.rows);
+  if (how == How::kOneOperation) {
+    VN_EXPECT_OK(backend.gated_mlp({.x = input.view(),
+                                    .gate = first[0],
+                                    .up = first[1],
+                                    .activation = mlp.activation,
+                                    .down = last,
+                                    .norm = {mlp.norm.span(), kEps, normed.view()}}));
+  } else {
+    VN_EXPECT_OK(backend.rms_norm({.x = input.view(), .weight = mlp.norm.span(), .eps = kEps, .y = normed.view()}));
+    VN_EXPECT_OK(backend.linear({normed.view(), first}));
+    VN_EXPECT_OK(backend.gated_activation({mlp.activation, gate.view(), up.view(), gate.view()}));
+    VN_EXPECT_OK(backend.linear({gate.view(), std::span(&last, 1)}));
+  }
+  return output.read();
+}
+
+/// Where two results differ in their bits; their size: nowhere.
+std::size_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  std::size_t i = 0;
+  while (i < a.size() && std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i])) ++i;
+  return i;
+}
+
+TEST_P(MlpConformance, IsItsSteps) {
+  constexpr Activation kKinds[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwiglu};
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision);
+    ASSERT_NE(backend, nullptr);
+    int which = 0;
+    for (const FormatCase& format : all_format_cases()) {
+      // Once with whole chunks of columns, once with odd ends; rows long enough to be normed inside a product.
+      const std::int64_t dim = format.cols_multiple == 1 ? 333 : format.cols_multiple > 64 ? 1280 : 1088;
+      const std::int64_t ff = format.cols_multiple == 1 ? 203 : format.cols_multiple > 64 ? 256 : 192;
+      Mlp mlp(*backend, format, dim, ff);
+      mlp.activation.kind = kKinds[which++ % std::size(kKinds)];
+      for (const std::int64_t tokens : {1, 3, 9}) {
+        const std::vector<float> x = Random(7).floats(tokens * dim, 0.25F);
+        const std::vector<float> whole = run(*backend, mlp, x, tokens, How::kOneOperation);
+        const std::vector<float> steps = run(*backend, mlp, x, tokens, How::kInSteps);
+        ASSERT_EQ(first_difference(whole, steps), whole.size()) << format.name << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
+TEST_P(MlpConformance, NormedLinearIsItsSteps) {
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision);
+    ASSERT_NE(backend, nullptr);
+    for (const FormatCase& format : all_format_cases()) {
+      // Rows that take 128, 256 and 512 threads to norm, and one of odd length.
+      for (std::int64_t dim : {768, 1536, 2560}) {
+        if (format.cols_multiple == 1 && dim == 1536) dim = 1531;
+        const Weight weight =
+            backend->place(random_weight({.format = format.format, .layout = format.layout, .rows = 48, .cols = dim}))
+                .value();
+        const TestVector norm(*backend, Random(4).floats(dim));
+        for (const std::int64_t tokens : {1, 2, 3, 8, 9, 50}) {
+          const TestMatrix x(*backend, tokens, dim, Random(7).floats(tokens * dim, 3.0F));
+          const TestMatrix normed(*backend, tokens, dim);
+          const TestMatrix y(*backend, tokens, weight.rows);
+          const LinearOutput output = {&weight, {}, y.view()};
+          VN_EXPECT_OK(backend->linear({x.view(), {&output, 1}, {norm.span(), kEps, normed.view()}}));
+          const std::vector<float> whole = y.read();
+          VN_EXPECT_OK(backend->rms_norm({.x = x.view(), .weight = norm.span(), .eps = kEps, .y = normed.view()}));
+          VN_EXPECT_OK(backend->linear({normed.view(), {&output, 1}}));
+          ASSERT_EQ(first_difference(whole, y.read()), whole.size())
+              << format.name << ", " << dim << " columns, " << tokens << " tokens";
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MlpConformance, testing::ValuesIn(all_backends()),
+                         [](const auto& which) { return which.param.name(); });
+
+}  // namespace
+}  // namespace vernier::test
