@@ -14,7 +14,7 @@ constexpr unsigned kMostThreads = 512;
 struct NormRows {
   MatrixView x;
   MatrixView y;
-  NormedRows rounded;  ///< instead of y
+  NormedRows rounded;   ///< instead of y
   MatrixView residual;  ///< data null: none
   const float* weight;  ///< null: ones
   float eps;
