@@ -55,6 +55,11 @@ bool is_async(const CudaContext& context, const LinearBatch& batch) {
   return columns >= kManyColumns || (columns >= kFewColumns && 3 * clusters >= context.num_sms);
 }
 
+/// Whether rounded rows have sums of groups behind their columns.
+bool wants_sums(const WeightRef& weight) {
+  return input_stride(weight.packing, weight.units) != std::int64_t{weight.units} * kUnitCols;
+}
+
 /// For products that know nothing of norms.
 Status norm_first(CudaContext& context, LinearBatch& batch) {
   const RowNorm norm = batch.x.norm;
@@ -76,7 +81,7 @@ Status norm_first(CudaContext& context, LinearBatch& batch) {
 Status round_once(CudaContext& context, LinearBatch& batch) {
   const WeightRef& weight = batch.matrix[0].weight;
   const std::int64_t stride = input_stride(weight.packing, weight.units);
-  if (stride != std::int64_t{weight.units} * kUnitCols) VN_TRY(norm_first(context, batch));
+  if (wants_sums(weight)) VN_TRY(norm_first(context, batch));
   const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
   VN_ASSIGN(void* const memory,
             context.scratch.get(ScratchSlot::kLinearInput, static_cast<std::size_t>(rows * stride * 2)));
@@ -95,6 +100,7 @@ Status round_once(CudaContext& context, LinearBatch& batch) {
 
 /// The same for narrow products, unless their blocks do it.
 Status prepare_input(CudaContext& context, LinearBatch& batch) {
+  if (wants_sums(batch.matrix[0].weight)) VN_TRY(norm_first(context, batch));
   const bool is_ready = batch.x.rounded != nullptr || (is_staged(batch) && batch.x.norm.weight == nullptr);
   return is_ready ? Status() : round_once(context, batch);
 }
@@ -187,7 +193,7 @@ Result<bool> fused_mlp(CudaContext& context, const GatedMlpArgs& args) {
   if (narrow_kernels(packing).gated == nullptr) return false;
   // The activation is rounded as the input of `down` would be; sums of its columns nobody makes.
   const std::int64_t stride = std::int64_t{down.units} * kUnitCols;
-  if (input_stride(down.packing, down.units) != stride) return false;
+  if (wants_sums(down)) return false;
   const std::size_t bytes = static_cast<std::size_t>(args.x.rows * first.x.terms * stride) * 2;
   VN_ASSIGN(void* const hidden, context.scratch.get(ScratchSlot::kMlpHidden, bytes));
   if (stride != down.cols) VN_CUDA(cudaMemsetAsync(hidden, 0, bytes, context.stream));

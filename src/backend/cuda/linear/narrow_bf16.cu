@@ -2,6 +2,6 @@
 #include "backend/cuda/linear/narrow_launch.cuh"
 
 namespace vernier::cuda {
-const NarrowKernels kNarrowBF16 = kNarrowKernels<Packing::kBF16>;
-const NarrowKernels kNarrowF16 = kNarrowKernels<Packing::kF16>;
+const NarrowKernels kNarrowBF16 = kNarrowPlainKernels<Packing::kBF16>;
+const NarrowKernels kNarrowF16 = kNarrowPlainKernels<Packing::kF16>;
 }  // namespace vernier::cuda

@@ -165,6 +165,10 @@ cudaError_t narrow_experts_of(const ExpertBatch& batch, cudaStream_t stream) {
 template <Packing kPacking>
 constexpr NarrowKernels kNarrowKernels = {narrow_linear_of<kPacking>, narrow_gated_of<kPacking>,
                                           narrow_gate_up_of<kPacking>, narrow_experts_of<kPacking>};
+/// Without the kernel for dense gate and up together: with two tiles of 16-bit weights at once it spills registers.
+template <Packing kPacking>
+constexpr NarrowKernels kNarrowPlainKernels = {narrow_linear_of<kPacking>, nullptr, narrow_gate_up_of<kPacking>,
+                                               narrow_experts_of<kPacking>};
 /// Without the kernels for gate and up together.
 template <Packing kPacking>
 constexpr NarrowKernels kNarrowGroupKernels = {narrow_linear_of<kPacking>, nullptr, nullptr,
