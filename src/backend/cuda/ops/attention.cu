@@ -120,6 +120,13 @@ std::int32_t splits_of(const Extent& extent) {
   return extent.tokens > 1 ? splits : static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(splits)));
 }
 
+/// Splits of a tile's keys, at most.
+std::int32_t seen_splits(const Extent& extent, const AttentionKernelArgs& args) {
+  if (args.window <= 0) return args.num_splits;
+  const std::int64_t keys = std::int64_t{args.window} + extent.tokens - 1;
+  return static_cast<std::int32_t>(std::min<std::int64_t>(args.num_splits, (keys - 1) / kSplitKeys + 2));
+}
+
 /// In how many blocks to share the splits of each of `tiles` tiles, so that the device is done first: a block takes as
 /// long as its splits and a little more.
 std::int32_t choose_chunks(std::int64_t tiles, std::int64_t splits, std::int64_t blocks_at_once, std::int64_t most) {
@@ -141,14 +148,14 @@ std::int32_t choose_chunks(std::int64_t tiles, std::int64_t splits, std::int64_t
 }
 
 /// Gives the blocks that share a tile a place for what they find. Any plan gives the same bits.
-Status plan_chunks(CudaContext& context, std::int64_t tiles, std::int64_t slices, AttentionKernelArgs& args) {
+Status plan_chunks(CudaContext& context, std::int64_t tiles, const Extent& extent, AttentionKernelArgs& args) {
   const std::size_t bytes = static_cast<std::size_t>(args.q.rows * args.num_heads) *
                             static_cast<std::size_t>(args.num_splits) *
                             static_cast<std::size_t>(args.kv.head_dim + kStateNumbers) * sizeof(float);
   if (bytes > kMaxPartialBytes) return {};
-  const std::int64_t most = std::min<std::int64_t>(context.num_sms, 65535 / slices);
+  const std::int64_t most = std::min<std::int64_t>(context.num_sms, 65535 / args.step.num_slices);
   const std::int64_t blocks = mma_blocks(args.kv) * std::int64_t{context.num_sms};
-  args.num_chunks = choose_chunks(tiles, args.num_splits, blocks, most);
+  args.num_chunks = choose_chunks(tiles, seen_splits(extent, args), blocks, most);
   if (args.num_chunks < 2) return {};
   VN_ASSIGN(void* partials, context.scratch.get(ScratchSlot::kAttentionPartials, bytes));
   args.partials = static_cast<float*>(partials);
@@ -170,8 +177,8 @@ Status attend_few(CudaContext& context, std::span<const SequenceSlice> slices, A
   const std::int32_t queries = extent.tokens * (args.num_heads / args.kv.num_kv_heads);
   const std::int32_t rows = mma_tile_rows(context, args.kv, queries);
   const std::int64_t tiles_a_slice = std::int64_t{(queries + rows - 1) / rows} * args.kv.num_kv_heads;
-  VN_TRY(plan_chunks(context, tiles_a_slice * extent.slices, args.step.num_slices, args));
-  if (args.partials != nullptr && args.num_splits <= kFewSplits) {
+  VN_TRY(plan_chunks(context, tiles_a_slice * extent.slices, extent, args));
+  if (args.partials != nullptr && seen_splits(extent, args) <= kFewSplits) {
     VN_ASSIGN(args.arrivals, context.scratch.counters(tiles_a_slice * args.step.num_slices));
   }
   VN_TRY(attend_mma(context, args, extent.tokens));
@@ -183,9 +190,9 @@ Status attend_wide(CudaContext& context, const Extent& extent, AttentionKernelAr
   const std::int64_t queries = std::int64_t{extent.tokens} * (args.num_heads / args.kv.num_kv_heads);
   const std::int64_t tiles = (queries / 16 + 1) * args.kv.num_kv_heads;
   if (std::int64_t{args.step.num_slices} * args.num_splits < 65536) {
-    VN_TRY(plan_chunks(context, tiles * extent.slices, args.step.num_slices, args));
+    VN_TRY(plan_chunks(context, tiles * extent.slices, extent, args));
   }
-  if (args.partials != nullptr && args.num_splits <= kFewSplits) {
+  if (args.partials != nullptr && seen_splits(extent, args) <= kFewSplits) {
     VN_ASSIGN(args.arrivals, context.scratch.counters(tiles * args.step.num_slices));
   }
   VN_TRY(attend_wide_head(context, args, extent.tokens));
@@ -248,7 +255,7 @@ Status attention(CudaContext& context, const AttentionArgs& args) {
   const bool is_wide = can_attend_wide_head(context, kv);
   if (is_wide && kernel_args.exponent > 0.0F) return attend_wide(context, extent, kernel_args);
   if (!can_attend_mma(context, kv) || !(kernel_args.exponent > 0.0F)) {
-    VN_TRY(plan_chunks(context, args.q.rows * args.num_heads, 1, kernel_args));
+    VN_TRY(plan_chunks(context, args.q.rows * args.num_heads, extent, kernel_args));
     VN_TRY(attend_scalar(context, kernel_args));
     return fold(context, kernel_args);
   }
