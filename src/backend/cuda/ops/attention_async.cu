@@ -19,8 +19,6 @@ namespace {
 constexpr int kGroupThreads = 128;
 constexpr int kGroupRows = 64;
 constexpr int kThreads = 3 * kGroupThreads;
-constexpr int kBlocks = kSplitKeys / 8;  ///< of columns of scores
-constexpr unsigned kConsumerWarps = 8;
 
 constexpr int rows_of_tile(int dim) { return dim == 256 ? kGroupRows : 2 * kGroupRows; }
 
@@ -37,6 +35,9 @@ struct Shared {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kBlocks = kSplitKeys / 8;  ///< of columns of scores
+constexpr unsigned kConsumerWarps = 8;
 
 /// A stage of the ring, and how often it came round.
 template <int kDim>
