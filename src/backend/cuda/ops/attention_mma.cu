@@ -11,46 +11,17 @@
 #include "backend/cuda/arrivals.cuh"
 #include "backend/cuda/ops/attention.h"
 #include "backend/cuda/ops/attention_fragment.cuh"
+#include "backend/cuda/ops/attention_mma.cuh"
 #include "backend/cuda/ops/attention_tile.cuh"
 #include "backend/cuda/ops/math.cuh"
 
 namespace vernier::cuda {
 namespace {
 
-constexpr int kMostTerms = 3;
-
-/// A block and its shared memory: kGroups times 8 rows, kRing buffers for keys or values of a split.
 template <int kDim, int kGroups, int kRing>
-struct Shared {
-  static constexpr int kRows = 8 * kGroups;
-  static constexpr int kWarps = kDim == 64 ? 4 : 8;
-  static constexpr int kThreads = kWarps * kWarpSize;
-  static constexpr int kKeyTiles = kSplitKeys / 16 / kWarps;  ///< of 16 keys, a warp's
-  static constexpr int kDimTiles = kDim / 16 / kWarps;        ///< of 16 dimensions, a warp's
-  static constexpr int kTileBytes = kSplitKeys * kDim * 2;
-  static constexpr int kStages = kRing;
-  static constexpr int kBlocks = kDim == 256 || kGroups > 1 ? 1 : (kDim == 128 ? 2 : 3);  ///< of a multiprocessor
-  std::byte ring[kStages][kTileBytes];
-  uint2 query[kMostTerms][kGroups][kDim / 16][kWarpSize];
-  __nv_bfloat16 weights[kMostTerms][kRows][kSplitKeys + 8];  ///< spreads the rows over the banks
-  float sums[kRows][8][12];                                  ///< of weights: key % 8, key / 16; spread
-  float largest[kRows][8];                                   ///< scores, the warps'
-};
-
-/// What a block goes through, and what a thread knows of it.
+using Shared = MmaShared<kDim, kGroups, kRing>;
 template <int kDim, int kGroups, int kRing>
-struct Walk {
-  Tile tile;
-  std::int32_t split;  ///< of the tile that is asked for next
-  std::int32_t end;
-  std::int32_t cell;  ///< of that split: of the warp's key number lane
-  std::int32_t next_cell;
-  int step = 0;                 ///< of that split: keys, values
-  int fill = 0;                 ///< stage of the ring that is filled next
-  int read = -1;                ///< stage that is read
-  KeyRange keys[kGroups][2];    ///< of rows 2 (lane % 4) and one more of each group
-  SoftmaxState state[kGroups];  ///< of row lane / 4
-};
+using Walk = MmaWalk<kDim, kGroups, kRing>;
 
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
 __device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
@@ -457,6 +428,10 @@ bool fits(const CudaContext& context) {
   return sizeof(Shared<kDim, kGroups, kRing>) <= context.max_shared_bytes;
 }
 
+/// Whether a block has so few splits that a small ring will do. The more shared memory attention has, the less is left
+/// as first-level cache for the products in front and behind, through which their weights stream.
+bool has_few_splits(const AttentionKernelArgs& args) { return args.num_splits <= 8 * args.num_chunks; }
+
 template <class Cell>
 Status choose_shape(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
   const bool is_small = mma_tile_rows(context, args.kv, queries) == 8;
@@ -464,11 +439,13 @@ Status choose_shape(const CudaContext& context, const AttentionKernelArgs& args,
     return is_small ? run<Cell, 256, 1, 2>(context, args, queries) : run<Cell, 256, 2, 2>(context, args, queries);
   }
   if (args.kv.head_dim == 64) {
-    return is_small ? run<Cell, 64, 1, 4>(context, args, queries) : run<Cell, 64, 4, 2>(context, args, queries);
+    if (!is_small) return run<Cell, 64, 4, 2>(context, args, queries);
+    return has_few_splits(args) ? run<Cell, 64, 1, 2>(context, args, queries)
+                                : run<Cell, 64, 1, 4>(context, args, queries);
   }
   if (!is_small) return run<Cell, 128, 4, 2>(context, args, queries);
-  return fits<128, 1, 3>(context) ? run<Cell, 128, 1, 3>(context, args, queries)
-                                  : run<Cell, 128, 1, 2>(context, args, queries);
+  const bool is_deep = !has_few_splits(args) && fits<128, 1, 3>(context);
+  return is_deep ? run<Cell, 128, 1, 3>(context, args, queries) : run<Cell, 128, 1, 2>(context, args, queries);
 }
 
 }  // namespace
