@@ -91,12 +91,27 @@ def models_table():
     return "\n".join(lines + [f"| {' | '.join(row)} |" for row in model_rows()])
 
 
+# What the table shows of h200-kernels.json, which has more: operation -> formats, shapes (empty: all) and tokens.
+SHOWN = {"chain apart": (("nvfp4", "mxfp4", "fp8-block"), ("8192x8192", "57344x8192"), (1, 8, 16)),
+         "linear": (("nvfp4", "fp8-block", "bf16", "q4_k"), ("8192x8192",), (1, 16, 64, 256, 1024, 4096)),
+         "experts": (("nvfp4", "mxfp4", "fp8-block"), (), (1, 16, 128))}
+SHOWN["chain overlap"] = SHOWN["chain norm"] = SHOWN["chain apart"]
+
+
+def is_shown(row):
+    if row["op"] not in SHOWN:
+        return True
+    formats, shapes, tokens = SHOWN[row["op"]]
+    return row["format"] in formats and (not shapes or row["shape"] in shapes) and row["tokens"] in tokens
+
+
 def kernels_table():
     record = results(PREFIX + "kernels")
     lines = ["| operation | shape | tokens | us | GB/s | TFLOP/s | of limit |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for run in record["runs"] if record else []:
-        for row in run["results"]:
-            lines.append(f"| {row['op']} {row['format']} | {row['shape']} | {row['tokens']} "
+        exact = ", f32" if "--precision f32" in run["command"] else ""
+        for row in filter(is_shown, run["results"]):
+            lines.append(f"| {row['op']} {row['format']}{exact} | {row['shape']} | {row['tokens']} "
                          f"| {row['seconds']['median'] * 1e6:.1f} | {row['gb_s']:.0f} | {row['gflop_s'] / 1000:.0f} | {share(row)} |")
     return "\n".join(lines)
 
