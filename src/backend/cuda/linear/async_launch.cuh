@@ -44,7 +44,6 @@ __device__ inline AsyncJob async_linear_job(const AsyncSource& source, int numbe
   const int token_tile = begin + rest % width;
   const int most = source.blocks * kBlockTokens / source.x.terms;
   ProductJob product = linear_job(source.linear, {async_rows(source), most}, min(row_tile, source.row_tiles - 1), 0);
-  product.second = &source.linear.matrix[1];
   product.first_token = token_tile * most;
   product.end_token = min(product.first_token + most, source.linear.tokens);
   AsyncJob job = async_job(source, product, group);
