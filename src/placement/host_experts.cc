@@ -13,7 +13,7 @@ Status HostExpertExecutor::add_bank(std::int32_t layer, std::int32_t top_k, cons
 
 Status HostExpertExecutor::prepare() {
   if (streamer_ == nullptr) return {};
-  const Status prepared = streamer_->prepare();
+  Status prepared = streamer_->prepare();
   const bool has_no_room = !prepared && (prepared.error().code == ErrorCode::kOutOfMemory ||
                                          prepared.error().code == ErrorCode::kInvalidArgument);
   if (!has_no_room) return prepared;
