@@ -187,6 +187,9 @@ Status run_kernel_bench(const KernelBenchOptions& options, const std::function<S
   VN_ASSIGN(const std::vector<LinearShape> shapes, parse_shapes(options.shapes));
   VN_ASSIGN(const std::vector<Chain> chains, parse_chains(options.chain));
   VN_ASSIGN(const Wanted wanted, parse_ops(options.ops));
+  if (!chains.empty() && !wanted.linear) {
+    return fail(ErrorCode::kInvalidArgument, "--chain is of linears, which --ops {} leaves out", escape(options.ops));
+  }
   if (options.working_set_mib < 0 || options.working_set_mib > 1 << 20) {
     return fail(ErrorCode::kInvalidArgument, "--working-set must be in 0..{} MiB, found {}", 1 << 20,
                 options.working_set_mib);

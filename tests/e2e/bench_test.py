@@ -115,6 +115,7 @@ class Kernels(Case):
         self.refuses(64, ["unknown operation 'fft'", "linear"], *self.KERNELS, "--ops", "fft")
         self.refuses(64, ["unknown format 'int4'", "q8_0"], *self.KERNELS, "--formats", "int4")
         self.refuses(64, ["unknown chain 'loop'", "overlap"], *self.KERNELS, "--chain", "loop")
+        self.refuses(64, "--chain is of linears", *self.KERNELS, "--ops", "delta-net", "--chain", "apart")
         self.refuses(64, "--rows", *self.KERNELS, "--rows", "0")
         self.refuses(64, "--shapes", *self.KERNELS, "--shapes", "64")
         self.refuses(64, "can't be stored", *self.KERNELS, "--formats", "q4_0", "--shapes", "64x100", "--ops", "linear")
