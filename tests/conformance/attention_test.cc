@@ -290,7 +290,8 @@ TEST_P(AttentionConformance, LongSequencesInAnyPiecesOnAnyThreads) {
 
 /// Many tokens, some and single ones go different ways, and so do sums over few keys and over many.
 TEST_P(AttentionConformance, DeepSequencesInAnyPieces) {
-  if (std::get<0>(GetParam()).name().starts_with("reference")) GTEST_SKIP() << "one way, and a slow one";
+  if (!std::get<0>(GetParam()).name().starts_with("cuda"))
+    GTEST_SKIP() << "one kernel for all lengths, and a slow test";
   constexpr std::int32_t kLength = 2600;
   constexpr std::int32_t kCuts[] = {2200, 2201, 2590, 2598, 2599, kLength};
   test_.kv.num_pages = 1024;
