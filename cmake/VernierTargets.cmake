@@ -74,7 +74,7 @@ function(vernier_test name)
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)  # tests of a GPU run on bare machines
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 1500 LABELS "${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 2400 LABELS "${ARG_LABELS}")
 endfunction()
 
 if(VERNIER_COVERAGE)
