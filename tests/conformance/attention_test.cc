@@ -187,6 +187,7 @@ class AttentionConformance : public BackendTest<Parameter> {
   }
 
   std::vector<float> attend_in_chunks(int threads, std::int64_t length, std::span<const std::int32_t> cuts);
+  void expect_rows(const std::vector<float>& found, const std::vector<std::int64_t>& rows) const;
 
   AttentionCase test_{};
   TestSequence sequence_;
@@ -264,26 +265,31 @@ std::vector<float> AttentionConformance::attend_in_chunks(int threads, std::int6
   return result;
 }
 
-TEST_P(AttentionConformance, LongSequencesInAnyPiecesOnAnyThreads) {
-  constexpr std::int32_t kLength = 330;
-  test_.kv.num_pages = 128;
-  const std::vector<float> whole = attend_in_chunks(1, kLength, std::vector<std::int32_t>{kLength});
+/// Some rows of attend_in_chunks(), the last one called, in double precision.
+void AttentionConformance::expect_rows(const std::vector<float>& found, const std::vector<std::int64_t>& rows) const {
   const CachedNumbers cached = {cache_->read_keys(), cache_->read_values()};
   const std::int64_t dim = test_.kv.head_dim;
   std::vector<double> expected(static_cast<std::size_t>(dim));
   std::vector<double> magnitude(expected.size());
   const double tolerance = test_.magnitude > 10.0F ? 1e-4 : 1e-5;
-  for (const std::int64_t row : {63, 64, 255, 256, 329}) {
+  for (const std::int64_t row : rows) {
     for (std::int64_t head = 0; head < test_.num_heads; ++head) {
       naive_attention(test_, sequence_, cached, sinks_, row, head, expected.data(), magnitude.data());
       for (std::int64_t d = 0; d < dim; ++d) {
         const auto i = static_cast<std::size_t>(d);
-        ASSERT_NEAR(whole[static_cast<std::size_t>((row * test_.num_heads + head) * dim + d)], expected[i],
+        ASSERT_NEAR(found[static_cast<std::size_t>((row * test_.num_heads + head) * dim + d)], expected[i],
                     tolerance * magnitude[i])
             << "row " << row << ", head " << head << ", dim " << d;
       }
     }
   }
+}
+
+TEST_P(AttentionConformance, LongSequencesInAnyPiecesOnAnyThreads) {
+  constexpr std::int32_t kLength = 330;
+  test_.kv.num_pages = 128;
+  const std::vector<float> whole = attend_in_chunks(1, kLength, std::vector<std::int32_t>{kLength});
+  expect_rows(whole, {63, 64, 255, 256, 329});
   const std::vector<std::int32_t> steps[] = {{257, 258, 328, 329, 330}, {64, 65, 320, 330}};
   for (const std::vector<std::int32_t>& cuts : steps) EXPECT_EQ(attend_in_chunks(3, kLength, cuts), whole);
 }
@@ -296,22 +302,7 @@ TEST_P(AttentionConformance, DeepSequencesInAnyPieces) {
   constexpr std::int32_t kCuts[] = {2200, 2201, 2590, 2598, 2599, kLength};
   test_.kv.num_pages = 1024;
   const std::vector<float> whole = attend_in_chunks(2, kLength, std::vector<std::int32_t>{kLength});
-  const CachedNumbers cached = {cache_->read_keys(), cache_->read_values()};
-  const std::int64_t dim = test_.kv.head_dim;
-  std::vector<double> expected(static_cast<std::size_t>(dim));
-  std::vector<double> magnitude(expected.size());
-  const double tolerance = test_.magnitude > 10.0F ? 1e-4 : 1e-5;
-  for (const std::int64_t row : {1023, 2047, 2599}) {
-    for (std::int64_t head = 0; head < test_.num_heads; ++head) {
-      naive_attention(test_, sequence_, cached, sinks_, row, head, expected.data(), magnitude.data());
-      for (std::int64_t d = 0; d < dim; ++d) {
-        const auto i = static_cast<std::size_t>(d);
-        ASSERT_NEAR(whole[static_cast<std::size_t>((row * test_.num_heads + head) * dim + d)], expected[i],
-                    tolerance * magnitude[i])
-            << "row " << row << ", head " << head << ", dim " << d;
-      }
-    }
-  }
+  expect_rows(whole, {1023, 2047, 2599});
   EXPECT_EQ(attend_in_chunks(2, kLength, kCuts), whole);
 }
 

@@ -37,6 +37,10 @@ __device__ __forceinline__ void wait_async() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
 }
 
+/// How B lies: n rows of 64 columns (describe_b), or 16 rows of k with their columns (describe_rows in
+/// ops/attention_wgmma.cuh).
+enum class LayoutB : int { kColumnsOfK = 0, kRowsOfK = 1 };
+
 /// sums = (keep ? sums : 0) + a * b, some time later; all threads of the four warps.
 __device__ __forceinline__ void multiply_add_async(float (&sums)[16], const FragmentA& a, std::uint64_t b, int keep) {
   asm volatile(
@@ -50,19 +54,21 @@ __device__ __forceinline__ void multiply_add_async(float (&sums)[16], const Frag
       : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(keep));
 }
 
+template <LayoutB kLayout = LayoutB::kColumnsOfK>
 __device__ __forceinline__ void multiply_add_async(float (&sums)[32], const FragmentA& a, std::uint64_t b, int keep) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-      "}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;\n}\n"
+      "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}\n"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
         "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]),
         "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),
         "+f"(sums[21]), "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]), "+f"(sums[27]),
         "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
-      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(keep));
+      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(keep),
+        "n"(static_cast<int>(kLayout)));
 }
 
 __device__ __forceinline__ void multiply_add_async(float (&sums)[48], const FragmentA& a, std::uint64_t b, int keep) {
@@ -83,6 +89,7 @@ __device__ __forceinline__ void multiply_add_async(float (&sums)[48], const Frag
       : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(keep));
 }
 
+template <LayoutB kLayout = LayoutB::kColumnsOfK>
 __device__ __forceinline__ void multiply_add_async(float (&sums)[64], const FragmentA& a, std::uint64_t b, int keep) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
@@ -91,7 +98,7 @@ __device__ __forceinline__ void multiply_add_async(float (&sums)[64], const Frag
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-      "}, {%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
+      "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}\n"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]), "+f"(sums[6]),
         "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]),
         "+f"(sums[14]), "+f"(sums[15]), "+f"(sums[16]), "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]),
@@ -102,7 +109,8 @@ __device__ __forceinline__ void multiply_add_async(float (&sums)[64], const Frag
         "+f"(sums[49]), "+f"(sums[50]), "+f"(sums[51]), "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]),
         "+f"(sums[56]), "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]), "+f"(sums[62]),
         "+f"(sums[63])
-      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(keep));
+      : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "l"(b), "r"(keep),
+        "n"(static_cast<int>(kLayout)));
 }
 
 /// A barrier in shared memory, by its address.

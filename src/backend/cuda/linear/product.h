@@ -83,6 +83,12 @@ struct GatedOutput {
   std::int64_t stride = 0;
 };
 
+/// Whose products a launch makes: a linear's or, where top_k isn't 0, experts'.
+struct ProductSource {
+  LinearBatch linear;
+  ExpertBatch experts;
+};
+
 /// Rows of fp32 as bf16 terms for weights of a packing, input_stride() numbers a row.
 struct RoundedRows {
   std::uint16_t* data = nullptr;

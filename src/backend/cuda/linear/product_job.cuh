@@ -88,4 +88,17 @@ __device__ inline ProductJob expert_job(const ExpertBatch& batch, int rows_a_til
   return job;
 }
 
+/// The grid of a launch, whose blocks find their part by linear_job() or expert_job(); `size` is of a linear's parts.
+inline dim3 product_grid(const ProductSource& source, TileSize size) {
+  const auto tiles_of = [&](int rows) { return static_cast<unsigned>((rows + size.rows - 1) / size.rows); };
+  const ExpertBatch& experts = source.experts;
+  if (experts.top_k > 0) {
+    return dim3(tiles_of(experts.rows) * static_cast<unsigned>(experts.num_matrices),
+                static_cast<unsigned>(experts.most_groups));
+  }
+  dim3 grid(0, static_cast<unsigned>((source.linear.tokens + size.tokens - 1) / size.tokens));
+  for (int i = 0; i < source.linear.count; ++i) grid.x += tiles_of(source.linear.matrix[i].weight.rows);
+  return grid;
+}
+
 }  // namespace vernier::cuda

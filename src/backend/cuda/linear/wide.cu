@@ -18,7 +18,7 @@ auto visit_product(Packing packing, Function function) {
   }
 }
 
-cudaError_t launch(Packing packing, const WideSource& source, cudaStream_t stream) {
+cudaError_t launch(Packing packing, const ProductSource& source, cudaStream_t stream) {
   using enum Packing;
   switch (packing) {
     case kF16: return launch_wide_of<kF16>(source, stream);
@@ -48,7 +48,7 @@ std::size_t wide_shared_bytes(Packing packing) {
                        []<class Product>(std::type_identity<Product>) { return sizeof(typename Product::Shared); });
 }
 
-bool wants_small_blocks(const WideSource& source, const WideColumns& columns) {
+bool wants_small_blocks(const ProductSource& source, const WideColumns& columns) {
   // About how much longer a large block takes than a small one.
   constexpr int kCostOfLarge = 8;
   constexpr int kCostOfSmall = 3;

@@ -2,6 +2,6 @@
 
 namespace vernier::cuda {
 
-template cudaError_t launch_wide_of<Packing::kF16>(const WideSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kF16>(const ProductSource&, cudaStream_t);
 
 }  // namespace vernier::cuda

@@ -2,8 +2,8 @@
 
 namespace vernier::cuda {
 
-template cudaError_t launch_wide_of<Packing::kGroups2Super>(const WideSource&, cudaStream_t);
-template cudaError_t launch_wide_of<Packing::kGroups3Super>(const WideSource&, cudaStream_t);
-template cudaError_t launch_wide_of<Packing::kGroups6Super>(const WideSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups2Super>(const ProductSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups3Super>(const ProductSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups6Super>(const ProductSource&, cudaStream_t);
 
 }  // namespace vernier::cuda

@@ -2,8 +2,8 @@
 
 namespace vernier::cuda {
 
-template cudaError_t launch_wide_of<Packing::kGroups4>(const WideSource&, cudaStream_t);
-template cudaError_t launch_wide_of<Packing::kGroups4Minimum>(const WideSource&, cudaStream_t);
-template cudaError_t launch_wide_of<Packing::kGroups4Super>(const WideSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups4>(const ProductSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups4Minimum>(const ProductSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups4Super>(const ProductSource&, cudaStream_t);
 
 }  // namespace vernier::cuda

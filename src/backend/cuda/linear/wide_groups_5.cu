@@ -2,8 +2,8 @@
 
 namespace vernier::cuda {
 
-template cudaError_t launch_wide_of<Packing::kGroups5>(const WideSource&, cudaStream_t);
-template cudaError_t launch_wide_of<Packing::kGroups5Minimum>(const WideSource&, cudaStream_t);
-template cudaError_t launch_wide_of<Packing::kGroups5Super>(const WideSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups5>(const ProductSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups5Minimum>(const ProductSource&, cudaStream_t);
+template cudaError_t launch_wide_of<Packing::kGroups5Super>(const ProductSource&, cudaStream_t);
 
 }  // namespace vernier::cuda

@@ -9,7 +9,7 @@ namespace vernier::cuda {
 
 template <class Product>
 __global__ void __launch_bounds__(Product::kThreads, Product::kBlocks)
-    wide_product_kernel(const __grid_constant__ WideSource source) {
+    wide_product_kernel(const __grid_constant__ ProductSource source) {
   extern __shared__ __align__(16) unsigned char memory[];
   release_successor();
   wait_for_predecessor();
@@ -22,17 +22,8 @@ __global__ void __launch_bounds__(Product::kThreads, Product::kBlocks)
 }
 
 template <class Product>
-cudaError_t launch_wide(const WideSource& source, cudaStream_t stream) {
-  const auto tiles_of = [](int rows) { return static_cast<unsigned>((rows + Product::kRows - 1) / Product::kRows); };
-  dim3 grid(0, 1);
-  if (source.experts.top_k > 0) {
-    grid.x = tiles_of(source.experts.rows) * static_cast<unsigned>(source.experts.num_matrices);
-    grid.y = static_cast<unsigned>(source.experts.most_groups);
-  } else {
-    const int tokens_a_block = Product::kColumns / source.linear.x.terms;
-    for (int i = 0; i < source.linear.count; ++i) grid.x += tiles_of(source.linear.matrix[i].weight.rows);
-    grid.y = static_cast<unsigned>((source.linear.tokens + tokens_a_block - 1) / tokens_a_block);
-  }
+cudaError_t launch_wide(const ProductSource& source, cudaStream_t stream) {
+  const dim3 grid = product_grid(source, {Product::kRows, Product::kColumns / source.linear.x.terms});
   return launch_dependent(wide_product_kernel<Product>, grid, Product::kThreads, sizeof(typename Product::Shared),
                           stream, source);
 }
@@ -40,7 +31,7 @@ cudaError_t launch_wide(const WideSource& source, cudaStream_t stream) {
 /// Blocks of few columns where there is no work for all multiprocessors else; they decode each weight four times as
 /// often.
 template <Packing kPacking>
-cudaError_t launch_wide_of(const WideSource& source, cudaStream_t stream) {
+cudaError_t launch_wide_of(const ProductSource& source, cudaStream_t stream) {
   using Large = WideProduct<kPacking, 2, 8>;
   using Small = WideProduct<kPacking, 1, 4>;
   static_assert(Small::kColumns == kSmallBlockColumns);

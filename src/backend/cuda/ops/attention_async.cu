@@ -220,8 +220,8 @@ struct Operands {
 #pragma unroll
     for (int step = 0; step < kSplitKeys / 16; ++step) {
       const std::uint64_t from = values + at.stage * kStage + static_cast<std::uint64_t>(step * kRowsStep);
-      add_rows_async(sums, terms[step].small, from, step > 0);
-      add_rows_async(sums, terms[step].large, from, 1);
+      multiply_add_async<LayoutB::kRowsOfK>(sums, terms[step].small, from, step > 0);
+      multiply_add_async<LayoutB::kRowsOfK>(sums, terms[step].large, from, 1);
     }
     commit_async();
   }
