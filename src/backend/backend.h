@@ -237,7 +237,7 @@ struct SigmoidGateArgs {
 /// value_dim]:
 ///   S = decay * S;  S = S + k (beta * (v - S^T k))^T;  o = S^T q
 /// and y = norm * o * rsqrt(mean(o^2) + eps) * silu(z). All in fp32. A sequence's state is read from and left in its
-/// slot; the convolution's is its last conv_width - 1 inputs, oldest first. A new sequence starts from zeros.
+/// slot; the convolution's is its last conv_width - 1 inputs, oldest first. With `past` 0 a slice starts from zeros.
 struct GatedDeltaNetArgs {
   MatrixView qkv;  ///< [tokens, 2 * key_heads * key_dim + value_heads * value_dim]
   MatrixView z;    ///< [tokens, value_heads * value_dim]

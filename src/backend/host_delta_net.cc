@@ -75,6 +75,13 @@ void write_gated_norm(const GatedDeltaNetArgs& args, const std::vector<double>& 
   for (std::size_t j = 0; j < out.size(); ++j) y[j] = static_cast<float>(args.norm[j] * out[j] * scale * silu(z[j]));
 }
 
+void clear_states(const GatedDeltaNetArgs& args, std::int64_t slot) {
+  const std::int64_t recurrent = args.value_width() * args.key_dim;
+  const std::int64_t convolution = (args.conv_width - 1) * args.channels();
+  std::fill_n(args.recurrent + slot * recurrent, recurrent, 0.0F);
+  std::fill_n(args.convolution + slot * convolution, convolution, 0.0F);
+}
+
 void run_token(const GatedDeltaNetArgs& args, std::int64_t row, std::int64_t slot, std::vector<double>& mixed,
                std::vector<double>& out) {
   convolve(args, args.qkv.row(row), args.convolution + slot * (args.conv_width - 1) * args.channels(), mixed);
@@ -105,6 +112,7 @@ Status HostBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
   std::vector<double> mixed(static_cast<std::size_t>(args.channels()));
   std::vector<double> out(static_cast<std::size_t>(args.value_dim));
   for (const SequenceSlice& slice : args.slices) {
+    if (slice.past == 0 && slice.num_tokens > 0) clear_states(args, slice.state_slot);
     for (std::int64_t t = 0; t < slice.num_tokens; ++t) {
       run_token(args, slice.first_row + t, slice.state_slot, mixed, out);
     }

@@ -133,11 +133,11 @@ Result<ModelBench> ModelBench::open(const ModelBenchOptions& options) {
   bench.pages_a_sequence_ = cache.pages_for(result.engine.context);
   const bool has_depth =
       std::any_of(options.depths.begin(), options.depths.end(), [](auto depth) { return depth > 0; });
-  if (has_depth) VN_TRY(bench.fill_caches());
+  if (has_depth) VN_TRY(bench.fill_caches(result.engine.max_sequences));
   return bench;
 }
 
-Status ModelBench::fill_caches() {
+Status ModelBench::fill_caches(std::int32_t num_slots) {
   std::vector<std::byte> noise;
   const auto positions = static_cast<std::size_t>(loaded_->cache->num_pages() * loaded_->cache->page_size());
   for (const LayerCache& layer : loaded_->cache->layers()) {
@@ -148,10 +148,21 @@ Status ModelBench::fill_caches() {
     VN_TRY(fill_with(*loaded_->backend, noise, layer.kv.keys, size));
     VN_TRY(fill_with(*loaded_->backend, noise, layer.kv.values, size));
   }
+  const KvCache& cache = *loaded_->cache;
+  const std::vector<StateShape>& states = cache.shape().state;
+  if (!states.empty()) noise = cache_noise(DType::kF32);
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const std::size_t slots = static_cast<std::size_t>(num_slots) * sizeof(float);
+    const LayerCache& layer = cache.layers()[i];
+    VN_TRY(fill_with(*loaded_->backend, noise, layer.recurrent,
+                     static_cast<std::size_t>(states[i].recurrent_floats) * slots));
+    VN_TRY(fill_with(*loaded_->backend, noise, layer.convolution,
+                     static_cast<std::size_t>(states[i].convolution_floats) * slots));
+  }
   return {};
 }
 
-Status ModelBench::start_sequences(const Test& test, std::int32_t depth) {
+void ModelBench::start_sequences(const Test& test, std::int32_t depth) {
   sequences_.assign(static_cast<std::size_t>(test.sequences), {});
   const std::int32_t total = depth + test.prompt + test.generated;
   for (std::int32_t i = 0; i < test.sequences; ++i) {
@@ -168,9 +179,7 @@ Status ModelBench::start_sequences(const Test& test, std::int32_t depth) {
     for (std::int32_t page = 0; page < pages_a_sequence_; ++page) {
       sequence.pages.push_back(i * pages_a_sequence_ + page);
     }
-    VN_TRY(loaded_->cache->clear_slot(*loaded_->backend, i));
   }
-  return {};
 }
 
 Status ModelBench::run_step(const StepPlan& plan, std::vector<Cost>& steps) {
@@ -209,7 +218,7 @@ Status ModelBench::run_prompts(std::vector<Cost>& steps) {
 }
 
 Result<ModelBench::Timing> ModelBench::time_once(const Test& test, std::int32_t depth) {
-  VN_TRY(start_sequences(test, depth));
+  start_sequences(test, depth);
   Timing timing;
   const double cpu_start = cpu_seconds();
   const auto start = std::chrono::steady_clock::now();

@@ -60,9 +60,9 @@ class ModelBench {
     std::vector<Cost> steps;
   };
 
-  /// Keys and values of tokens that no step computes.
-  [[nodiscard]] Status fill_caches();
-  [[nodiscard]] Status start_sequences(const Test& test, std::int32_t depth);
+  /// Keys, values and states of tokens that no step computes.
+  [[nodiscard]] Status fill_caches(std::int32_t num_slots);
+  void start_sequences(const Test& test, std::int32_t depth);
   [[nodiscard]] Result<Timing> time_once(const Test& test, std::int32_t depth);
   [[nodiscard]] Status run_prompts(std::vector<Cost>& steps);
   [[nodiscard]] Status run_step(const StepPlan& plan, std::vector<Cost>& steps);

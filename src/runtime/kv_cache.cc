@@ -90,17 +90,4 @@ std::int32_t KvCache::pages_for(std::int64_t tokens) const {
   return static_cast<std::int32_t>((tokens + shape_.page_size - 1) / shape_.page_size);
 }
 
-Status KvCache::clear_slot(Backend& backend, std::int32_t slot) {
-  for (std::size_t i = 0; i < shape_.state.size(); ++i) {
-    const auto clear = [&](float* base, std::int64_t floats) -> Status {
-      if (floats == 0) return {};
-      const std::vector<float> zeros(static_cast<std::size_t>(floats), 0.0F);
-      return backend.copy_to_device(base + slot * floats, zeros.data(), zeros.size() * sizeof(float));
-    };
-    VN_TRY(clear(layers_[i].recurrent, shape_.state[i].recurrent_floats));
-    VN_TRY(clear(layers_[i].convolution, shape_.state[i].convolution_floats));
-  }
-  return {};
-}
-
 }  // namespace vernier

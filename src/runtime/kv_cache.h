@@ -43,14 +43,13 @@ class KvCache {
                                               std::int32_t num_slots);
 
   [[nodiscard]] std::span<const LayerCache> layers() const { return layers_; }
+  [[nodiscard]] const CacheShape& shape() const { return shape_; }
   [[nodiscard]] std::int32_t page_size() const { return shape_.page_size; }
   [[nodiscard]] std::int32_t num_pages() const { return num_pages_; }
   [[nodiscard]] std::uint64_t size_bytes() const;
   [[nodiscard]] std::int32_t pages_for(std::int64_t tokens) const;
   [[nodiscard]] IdPool& pages() { return pages_; }
   [[nodiscard]] IdPool& slots() { return slots_; }
-  /// Zeroes the recurrent state of a slot: call before a sequence's first token.
-  [[nodiscard]] Status clear_slot(Backend& backend, std::int32_t slot);
 
  private:
   KvCache(CacheShape shape, std::int32_t num_pages, std::int32_t num_slots);

@@ -47,7 +47,6 @@ Status StepRunner::run(const StepPlan& plan, bool all_rows) {
   slices_.clear();
   for (const StepShare& share : plan.shares) {
     const Sequence& sequence = *share.sequence;
-    if (sequence.num_computed == 0) VN_TRY(cache_->clear_slot(*backend_, sequence.state_slot));
     const auto first_row = static_cast<std::int32_t>(tokens_.size());
     const auto begin = sequence.tokens.begin() + sequence.num_computed;
     tokens_.insert(tokens_.end(), begin, begin + share.num_tokens);
@@ -98,7 +97,6 @@ Ranking StepRunner::ranking(std::int32_t output_row) const {
 
 Result<std::int32_t> StepRunner::run_drafts(const StepShare& share) {
   Sequence& sequence = *share.sequence;
-  if (sequence.num_computed == 0) VN_TRY(cache_->clear_slot(*backend_, sequence.state_slot));
   const std::int64_t width = model_->config().hidden_size;
   const MatrixView hidden{static_cast<float*>(hidden_.data()), share.num_tokens, width, width};
   const std::span<const std::int32_t> tokens(sequence.tokens);

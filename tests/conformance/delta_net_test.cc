@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -135,9 +136,9 @@ Cut pieces_of(std::int64_t tokens, std::int64_t length) {
 
 class DeltaNetConformance : public BackendFixture {
  protected:
-  /// Zeroed memory for the states of sequences.
-  [[nodiscard]] Buffer zeros(std::int64_t count) const {
-    const std::vector<float> values(static_cast<std::size_t>(count), 0.0F);
+  /// Memory for the states of sequences, as others may have left it: what has no past must not read it.
+  [[nodiscard]] Buffer left_over(std::int64_t count) const {
+    const std::vector<float> values(static_cast<std::size_t>(count), std::numeric_limits<float>::quiet_NaN());
     auto buffer = backend_->allocate(values.size() * sizeof(float));
     VN_EXPECT_OK(backend_->copy_to_device(buffer->data(), values.data(), values.size() * sizeof(float)));
     return std::move(*buffer);
@@ -153,8 +154,8 @@ std::vector<std::vector<float>> DeltaNetConformance::run(const Shape& shape, con
                                                          const std::vector<Cut>& cuts) {
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   const Weights weights(shape);
-  const Buffer recurrent = zeros(num_sequences * shape.value_heads * shape.key_dim * shape.value_dim);
-  const Buffer convolution = zeros(num_sequences * (shape.width - 1) * shape.channels());
+  const Buffer recurrent = left_over(num_sequences * shape.value_heads * shape.key_dim * shape.value_dim);
+  const Buffer convolution = left_over(num_sequences * (shape.width - 1) * shape.channels());
   const TestVector conv_weight(*backend_, weights.convolution);
   const TestVector rate(*backend_, weights.rate);
   const TestVector dt_bias(*backend_, weights.dt_bias);

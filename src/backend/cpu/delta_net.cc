@@ -55,6 +55,14 @@ void normalize_l2(const Kernels& kernels, const float* x, std::int64_t size, flo
   kernels.scale(x, factor / std::sqrt(kernels.sum_of_squares(x, size) + 1e-6F), nullptr, size, y);
 }
 
+/// A value head's state, [key_dim, value_dim].
+float* state_of(const GatedDeltaNetArgs& args, const SequenceSlice& slice, std::int64_t head) {
+  return args.recurrent + (std::int64_t{slice.state_slot} * args.value_heads + head) * args.key_dim * args.value_dim;
+}
+void clear_state(const GatedDeltaNetArgs& args, const SequenceSlice& slice, std::int64_t head) {
+  std::fill_n(state_of(args, slice, head), std::int64_t{args.key_dim} * args.value_dim, 0.0F);
+}
+
 /// Tokens [begin, begin + count) of a slice for one value head; `convolved` is the slice's first row.
 // NOLINTNEXTLINE(readability-function-size): which tokens of what, and where
 void run_chunk(const Kernels& kernels, const GatedDeltaNetArgs& args, const SequenceSlice& slice, std::int64_t head,
@@ -86,8 +94,7 @@ void run_chunk(const Kernels& kernels, const GatedDeltaNetArgs& args, const Sequ
                      .tokens = count,
                      .key_dim = args.key_dim,
                      .value_dim = args.value_dim,
-                     .state = args.recurrent + (std::int64_t{slice.state_slot} * args.value_heads + head) *
-                                                   args.key_dim * args.value_dim,
+                     .state = state_of(args, slice, head),
                      .room = scratch.room,
                      .out = scratch.out});
   constexpr vernier_isa::Gate kSilu = {vernier_isa::GateKind::kSilu, 0.0F, 0.0F};
@@ -104,7 +111,8 @@ void run_chunk(const Kernels& kernels, const GatedDeltaNetArgs& args, const Sequ
 /// The inputs of a slice's convolutions: those kept from before, then its own.
 void find_inputs(const GatedDeltaNetArgs& args, const SequenceSlice& slice, const float** rows) {
   const std::int64_t past = args.conv_width - 1;
-  const float* state = args.convolution + slice.state_slot * past * args.channels();
+  float* state = args.convolution + slice.state_slot * past * args.channels();
+  if (slice.past == 0 && slice.num_tokens > 0) std::fill_n(state, past * args.channels(), 0.0F);
   for (std::int64_t j = 0; j < past; ++j) *rows++ = state + j * args.channels();
   for (std::int64_t t = 0; t < slice.num_tokens; ++t) *rows++ = args.qkv.row(slice.first_row + t);
 }
@@ -168,6 +176,7 @@ Status CpuBackend::gated_delta_net(const GatedDeltaNetArgs& args) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto s = static_cast<std::size_t>(i / args.value_heads);
       const SequenceSlice& slice = args.slices[s];
+      if (slice.past == 0 && slice.num_tokens > 0) clear_state(args, slice, i % args.value_heads);
       for (std::int64_t t = 0; t < slice.num_tokens; t += kChunk) {
         const Range chunk{t, std::min<std::int64_t>(t + kChunk, slice.num_tokens)};
         run_chunk(kernels_, args, slice, i % args.value_heads, chunk, convolved + first[s] * stride, own);

@@ -70,9 +70,11 @@ struct DeltaNetKernelArgs {
   __device__ float* inputs_of(std::int32_t slot, std::int32_t channel) const {
     return convolution + std::int64_t{slot} * (conv_width - 1) * channels + channel;
   }
-  /// The input of `channel` at token t of a slice; before the slice it lies in the slot.
+  /// The input of `channel` at token t of a slice; before the slice it lies in the slot, or
+  /// is zero before a sequence.
   __device__ float input_at(const DeviceSlice& slice, std::int32_t t, std::int32_t channel) const {
     if (t >= 0) return qkv.data[(std::int64_t{slice.first_row} + t) * qkv.stride + channel];
+    if (slice.past == 0) return 0.0F;
     return inputs_of(slice.state_slot, channel)[std::int64_t{conv_width - 1 + t} * channels];
   }
 #endif

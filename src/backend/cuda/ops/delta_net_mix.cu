@@ -111,6 +111,7 @@ struct RowOrigin {
   std::int32_t first_row;
   std::int32_t slot;
   bool is_step;  ///< the slice's only row, whose input goes into the slot
+  bool is_new;   ///< nothing precedes the slice
 };
 
 /// The rows of a block.
@@ -126,10 +127,10 @@ __device__ Tile load_tile(const DeltaNetKernelArgs& args, RowOrigin* origins) {
   const std::int32_t first = static_cast<std::int32_t>(blockIdx.y) * kTileRows;
   if (thread < kTileRows) {
     const std::int32_t index = first + thread < args.qkv.rows ? args.step.slice_of_row[first + thread] : -1;
-    RowOrigin origin = {0, -1, false};
+    RowOrigin origin = {0, -1, false, false};
     if (index >= 0) {
       const DeviceSlice slice = args.step.slices[index];
-      origin = {slice.first_row, slice.state_slot, !args.is_scanned(slice.num_tokens)};
+      origin = {slice.first_row, slice.state_slot, !args.is_scanned(slice.num_tokens), slice.past == 0};
     }
     origins[thread] = origin;
   }
@@ -144,6 +145,7 @@ __device__ float input_before(const DeltaNetKernelArgs& args, const RowOrigin& o
                               std::int32_t back, std::int32_t channel) {
   if (back >= args.conv_width) return 0.0F;
   if (t >= back) return args.qkv.data[(std::int64_t{origin.first_row} + t - back) * args.qkv.stride + channel];
+  if (origin.is_new) return 0.0F;
   return args.inputs_of(origin.slot, channel)[std::int64_t{args.conv_width - 1 + t - back} * args.channels];
 }
 

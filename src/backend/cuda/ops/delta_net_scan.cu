@@ -154,11 +154,12 @@ struct Column {
   }
   __device__ int key(int h, int r) const { return r / 4 * kKeyStride + (part + h * kColumnLanes) * 4 + r % 4; }
 
-  __device__ void load(const DeltaNetKernelArgs& args, const float* state) {
+  /// Zeros for a new sequence.
+  __device__ void load(const DeltaNetKernelArgs& args, const float* state, bool is_new) {
 #pragma unroll
     for (int r = 0; r < kLaneParts * kKeys; ++r) {
       const int at = key(r / kKeys, r % kKeys);
-      const bool is_there = at < args.key_dim && index < args.value_dim;
+      const bool is_there = !is_new && at < args.key_dim && index < args.value_dim;
       s[r / kKeys][r % kKeys] = is_there ? state[at * args.value_dim + index] : 0.0F;
     }
   }
@@ -250,7 +251,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
   source.fetch(runs[0]);
   float* const state = args.state_of(slice.state_slot, head);
   Column<kQuads> column(first_column);
-  column.load(args, state);
+  column.load(args, state, slice.past == 0);
   keep_inputs(args, slice);
   const int own = column.index - first_column;
   const bool writes = column.part == 0 && column.index < args.value_dim;

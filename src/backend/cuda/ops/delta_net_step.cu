@@ -52,15 +52,17 @@ struct StateShare {
   std::int32_t value_dim;
   int warp;
   int column;
+  bool is_new;  ///< reads give zeros
 
-  __device__ explicit StateShare(const DeltaNetKernelArgs& args)
+  __device__ StateShare(const DeltaNetKernelArgs& args, bool is_new_sequence)
       : key_dim(args.key_dim),
         value_dim(args.value_dim),
         warp(static_cast<int>(threadIdx.x) / kWarpSize),
-        column(static_cast<int>(threadIdx.x) % kWarpSize * 4) {}
+        column(static_cast<int>(threadIdx.x) % kWarpSize * 4),
+        is_new(is_new_sequence) {}
   __device__ int first_key(int part, int quad) const { return quad * kKeyStride + 4 * (warp + part * kWarps); }
   __device__ bool has(int key) const { return key < key_dim && column < value_dim; }
-  __device__ float4 read(int key) const { return load_four(place + key * value_dim + column, has(key)); }
+  __device__ float4 read(int key) const { return load_four(place + key * value_dim + column, has(key) && !is_new); }
   __device__ float4 row(int part, int quad, int j) const {
     if constexpr (kHeld) return rows[part][quad][j];
     return read(first_key(part, quad) + j);
@@ -200,9 +202,10 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
   if (kBulk) __syncthreads();
   wait_for_predecessor();
   if (slice.num_tokens != 1) return;
-  if (kBulk && thread == 0) copy.fetch();
+  const bool is_new = slice.past == 0;
+  if (kBulk && !is_new && thread == 0) copy.fetch();
   const std::int64_t row = slice.first_row;
-  StateShare<kQuads, !kBulk> share(args);
+  StateShare<kQuads, !kBulk> share(args, is_new);
   if (!kBulk) share.load(state);
   const float* const k = args.keys_of(row, args.key_head_of(head));
   const DeltaNetGates gates = args.gates[row * args.value_heads + head];
@@ -211,7 +214,7 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
   const std::int64_t at = std::int64_t{head} * args.value_dim + thread;
   const float z = has_column ? args.z.data[row * args.z.stride + at] : 0.0F;
   if (kBulk) {
-    copy.wait();
+    if (!is_new) copy.wait();
     share.load(held);
   }
   float4 by_key;
