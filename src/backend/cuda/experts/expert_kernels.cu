@@ -143,14 +143,21 @@ __global__ void __launch_bounds__(kThreads) activate_kernel(const __grid_constan
   args.gate[i] = is_used ? gated(args.spec, args.gate[i], args.up[i]) : 0.0F;
 }
 
+/// A thread kCols columns of a token.
+template <int kCols>
 __global__ void __launch_bounds__(kThreads) combine_kernel(const __grid_constant__ CombineExperts args) {
-  const int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  const int col = (static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x)) * kCols;
   const std::int64_t token = blockIdx.y;
   release_successor();
   wait_for_predecessor();
   if (col >= args.cols) return;
-  float* const y = args.y + token * args.y_stride + col;
-  *y = add_experts(args, token, col, *y);
+  struct alignas(kCols * sizeof(float)) Columns {
+    float of[kCols];
+  };
+  auto* const y = reinterpret_cast<Columns*>(args.y + token * args.y_stride + col);
+  Columns sum = *y;
+  add_experts(args, token, col, sum.of);
+  *y = sum;
 }
 
 unsigned blocks(std::int64_t size) { return static_cast<unsigned>((size + kThreads - 1) / kThreads); }
@@ -181,8 +188,14 @@ cudaError_t activate_experts(const ActivateExperts& args, cudaStream_t stream) {
 }
 
 cudaError_t combine_experts(const CombineExperts& args, cudaStream_t stream) {
-  const dim3 grid(blocks(args.cols), static_cast<unsigned>(args.tokens));
-  return launch_dependent(combine_kernel, grid, kThreads, 0, stream, args);
+  constexpr int kFour = 4;
+  const auto tokens = static_cast<unsigned>(args.tokens);
+  const bool is_aligned = args.cols % kFour == 0 && args.y_stride % kFour == 0 &&
+                          reinterpret_cast<std::uintptr_t>(args.y) % (kFour * sizeof(float)) == 0;
+  if (is_aligned) {
+    return launch_dependent(combine_kernel<kFour>, dim3(blocks(args.cols / kFour), tokens), kThreads, 0, stream, args);
+  }
+  return launch_dependent(combine_kernel<1>, dim3(blocks(args.cols), tokens), kThreads, 0, stream, args);
 }
 
 }  // namespace vernier::cuda
