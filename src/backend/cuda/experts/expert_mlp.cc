@@ -1,17 +1,13 @@
 // The experts of a step: grouped on the device, then three products of every used expert.
 #include <algorithm>
-#include <memory>
-#include <span>
-#include <vector>
 
-#include "backend/cuda/device_memory.h"
+#include "backend/cuda/experts/expert_bank.h"
 #include "backend/cuda/experts/expert_kernels.h"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/experts/few_kernels.h"
 #include "backend/cuda/fragment/group_packing.h"
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/narrow_kernels.h"
-#include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
 #include "backend/cuda/linear/wide.h"
 
@@ -20,74 +16,6 @@ namespace {
 
 /// Tokens taken at a time: bounds the working memory.
 constexpr std::int64_t kTokensPerChunk = 4096;
-
-/// The matrices of all experts: gate, up, down, [experts] each.
-struct BankView {
-  const MatrixRef* device = nullptr;
-  std::int64_t experts = 0;
-  Packing gate_up = Packing::kNone;  ///< kNone also where not all are packed alike
-  Packing down = Packing::kNone;
-  [[nodiscard]] const MatrixRef* matrix(int which) const { return device + which * experts; }
-};
-
-/// A bank's table as it was copied to the device.
-struct DeviceBank {
-  std::vector<MatrixRef> table;
-  Buffer memory;
-};
-
-Result<std::vector<MatrixRef>> bank_table(const ExpertWeights& experts) {
-  const std::vector<Weight>* const weights[] = {&experts.gate, &experts.up, &experts.down};
-  const std::vector<std::span<const float>>* const biases[] = {&experts.gate_bias, &experts.up_bias,
-                                                               &experts.down_bias};
-  std::vector<MatrixRef> table;
-  table.reserve(3 * experts.gate.size());
-  for (std::size_t which = 0; which < 3; ++which) {
-    for (std::size_t e = 0; e < weights[which]->size(); ++e) {
-      MatrixRef& matrix = table.emplace_back();
-      VN_ASSIGN(matrix.weight, weight_ref((*weights[which])[e]));
-      if (!biases[which]->empty() && !(*biases[which])[e].empty()) matrix.bias = (*biases[which])[e].data();
-    }
-  }
-  return table;
-}
-
-/// The packing of all matrices in [begin, end), or kNone.
-Packing common_packing(std::span<const MatrixRef> matrices) {
-  const Packing packing = matrices.front().weight.packing;
-  const auto same = [packing](const MatrixRef& matrix) { return matrix.weight.packing == packing; };
-  return std::ranges::all_of(matrices, same) ? packing : Packing::kNone;
-}
-
-/// The bank's table on the device. Placed banks are copied once; of experts that move it changes from step to step.
-Result<BankView> device_bank(const CudaContext& context, const ExpertWeights& experts) {
-  VN_ASSIGN(std::vector<MatrixRef> table, bank_table(experts));
-  const std::span<const MatrixRef> all(table);
-  const std::size_t count = experts.gate.size();
-  BankView view;
-  view.experts = static_cast<std::int64_t>(count);
-  view.gate_up = common_packing(all.first(2 * count));
-  view.down = common_packing(all.last(count));
-  const PlacedWeight* const first = placed(experts.gate[0]);
-  if (first == nullptr || first->bytes.memory == nullptr) {
-    VN_ASSIGN(view.device, context.upload(all));
-    return view;
-  }
-  const auto* const known = static_cast<const DeviceBank*>(first->bank.get());
-  if (known != nullptr && known->table == table) {
-    view.device = static_cast<const MatrixRef*>(known->memory.data());
-    return view;
-  }
-  auto bank = std::make_shared<DeviceBank>();
-  const std::size_t size = table.size() * sizeof(MatrixRef);
-  VN_ASSIGN(bank->memory, allocate_device(size, "a table of experts"));
-  VN_CUDA(cudaMemcpyAsync(bank->memory.data(), table.data(), size, cudaMemcpyHostToDevice, context.stream));
-  VN_CUDA(cudaStreamSynchronize(context.stream));  // a table that this one replaces may be in use
-  bank->table = std::move(table);
-  view.device = static_cast<const MatrixRef*>(bank->memory.data());
-  first->bank = std::move(bank);
-  return view;
-}
 
 /// One expert_mlp of at most kTokensPerChunk tokens on its way.
 struct ExpertStep {
@@ -314,6 +242,7 @@ struct ExpertStep {
     const auto blocks = static_cast<unsigned>(context.num_sms);
     FewLaunch launch = {.batch = batch,
                         .next = &down,
+                        .next_packing = bank.down,
                         .columns = columns,
                         .combine = {},
                         .shared_bytes = context.max_shared_bytes,

@@ -13,12 +13,13 @@ namespace vernier::cuda {
 
 /// Shared memory of a block at least, for an input of so many columns.
 [[nodiscard]] constexpr std::size_t few_shared_bytes(std::int64_t cols) {
-  return 128 * 1024 + 2 * static_cast<std::size_t>(cols + 64);
+  return 148 * 1024 + 2 * static_cast<std::size_t>(cols + 64);
 }
 
 struct FewLaunch {
   ExpertBatch batch = {};             ///< one term a token; groups of at most `columns` tokens
   const ExpertBatch* next = nullptr;  ///< of gate and up: down's
+  Packing next_packing{};             ///< of its weights
   int columns = 8;                    ///< 8 or 16
   CombineExperts combine;             ///< of down with one token: done by who comes last; y is null elsewhere
   unsigned* arrivals = nullptr;       ///< for that: a zero for each 32 rows, and zeros again afterwards
@@ -35,11 +36,20 @@ struct FewKernels {
 
 extern const FewKernels kFewE2M1ByE4M3;
 extern const FewKernels kFewE2M1ByE8M0;
+extern const FewKernels kFewE4M3;
+extern const FewKernels kFewE4M3ByGrid;
+extern const FewKernels kFewBF16;
 
 /// Null for packings without.
 [[nodiscard]] inline const FewKernels* few_kernels(Packing packing) {
-  if (packing == Packing::kE2M1ByE4M3) return &kFewE2M1ByE4M3;
-  return packing == Packing::kE2M1ByE8M0 ? &kFewE2M1ByE8M0 : nullptr;
+  switch (packing) {
+    case Packing::kE2M1ByE4M3: return &kFewE2M1ByE4M3;
+    case Packing::kE2M1ByE8M0: return &kFewE2M1ByE8M0;
+    case Packing::kE4M3: return &kFewE4M3;
+    case Packing::kE4M3ByGrid: return &kFewE4M3ByGrid;
+    case Packing::kBF16: return &kFewBF16;
+    default: return nullptr;
+  }
 }
 
 }  // namespace vernier::cuda

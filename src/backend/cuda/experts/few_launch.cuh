@@ -36,26 +36,36 @@ __global__ void __launch_bounds__(kFewThreads, 1)
     if constexpr (kGated) next.cut(groups);
   }
   const int partial_bytes = plan.most_slots * plan.segments * 2 * kGroups * 512;
+  constexpr int kTotalBytes = kFewWarps * 2 * kGroups * 512;
+  unsigned char* const totals = memory + kFewGroupsBytes;
+  unsigned char* const partials = totals + kTotalBytes;
   const FewProduct<kPacking, kGroups, kGated> product = {batch,
                                                          task,
                                                          plan,
                                                          whole.begin_of,
-                                                         reinterpret_cast<std::uint16_t*>(memory + partial_bytes),
-                                                         reinterpret_cast<float4*>(memory)};
+                                                         reinterpret_cast<std::uint16_t*>(partials + partial_bytes),
+                                                         reinterpret_cast<float4*>(partials),
+                                                         reinterpret_cast<float4*>(totals),
+                                                         *reinterpret_cast<FewGroups*>(memory),
+                                                         plan.begin / plan.pairs};
   product.run_all(next, static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32);
 }
 
-inline FewPlan make_few_plan(const ExpertBatch& batch, int groups, int pair_rows) {
+inline FewPlan make_few_plan(const ExpertBatch& batch, Packing packing, int groups, int pair_rows) {
   FewPlan plan;
   plan.matrix = batch.matrix[0];
   plan.pairs = (batch.rows + pair_rows - 1) / pair_rows;
   plan.units = (batch.cols + kUnitCols - 1) / kUnitCols;
-  plan.chunks = (plan.units + kChunkUnits - 1) / kChunkUnits;
-  plan.segments = std::min(plan.chunks, kSegments);
-  for (int i = 0; i <= plan.segments; ++i) plan.begin_of[i] = plan.chunks * i / plan.segments;
+  const int step_units = few_step_units(packing);
+  plan.steps = (plan.units + step_units - 1) / step_units;
+  const int chunks = (plan.units + kChunkUnits - 1) / kChunkUnits;
+  plan.segments = std::min(chunks, kSegments);
+  for (int i = 0; i <= plan.segments; ++i) {
+    plan.begin_of[i] = std::min(chunks * i / plan.segments * (kChunkUnits / step_units), plan.steps);
+  }
   plan.part_of_segment = (0x10000 + plan.segments - 1) / plan.segments;
   plan.stride = plan.units * kUnitCols + kColumnPadding;
-  plan.most_slots = groups == 1 ? kFewWarps : kFewWarps / 4;
+  plan.most_slots = groups == 1 ? kFewWarps : kFewWarps / 8;
   return plan;
 }
 
@@ -63,15 +73,16 @@ template <Packing kPacking, int kGroups, bool kGated>
 cudaError_t launch_few(const FewLaunch& launch, const GatedOutput& output) {
   const FewTask task = {output, launch.combine, launch.arrivals};
   const ExpertBatch& batch = launch.batch;
-  FewPlan plan = make_few_plan(batch, kGroups, kGated ? kTileRows : 2 * kTileRows);
+  FewPlan plan = make_few_plan(batch, kPacking, kGroups, kGated ? kTileRows : 2 * kTileRows);
   FewPlan next;
-  if (launch.next != nullptr) next = make_few_plan(*launch.next, kGroups, 2 * kTileRows);
+  if (launch.next != nullptr) next = make_few_plan(*launch.next, launch.next_packing, kGroups, 2 * kTileRows);
   constexpr int kMostRows = 6 * 8 * kGroups;
   const int rows = batch.x.rounded == nullptr ? 1 : batch.groups.count == nullptr ? batch.most_groups : kMostRows;
-  const std::size_t partial_bytes = static_cast<std::size_t>(plan.most_slots * plan.segments) * 2 * kGroups * 512;
+  const std::size_t fixed_bytes =
+      kFewGroupsBytes + static_cast<std::size_t>(kFewWarps + plan.most_slots * plan.segments) * 2 * kGroups * 512;
   const std::size_t row_bytes = static_cast<std::size_t>(plan.stride) * 2;
-  plan.most_rows = std::min(rows, static_cast<int>((launch.shared_bytes - partial_bytes) / row_bytes));
-  const std::size_t bytes = partial_bytes + static_cast<std::size_t>(plan.most_rows) * row_bytes;
+  plan.most_rows = std::min(rows, static_cast<int>((launch.shared_bytes - fixed_bytes) / row_bytes));
+  const std::size_t bytes = fixed_bytes + static_cast<std::size_t>(plan.most_rows) * row_bytes;
   return launch_dependent(few_kernel<kPacking, kGroups, kGated>, dim3(launch.blocks), kFewThreads, bytes, launch.stream,
                           batch, task, plan, next);
 }

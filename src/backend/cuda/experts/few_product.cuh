@@ -1,4 +1,4 @@
-// Products of experts with few tokens each and 4-bit weights: reading the weights is the work, and there are many small
+// Products of experts with few tokens each: reading the weights is the work, and there are many small
 // matrices of it. A block takes a run of row tiles, in pairs (gate's and up's tile, or two of down) that follow each
 // other through the used experts; each of its warps streams whole rows of tiles through registers and finishes them
 // alone. What is left over when every warp has had as many is cut into segments of the columns, whose sums meet in
@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "backend/cuda/experts/combine.cuh"
+#include "backend/cuda/experts/few_stage.cuh"
 #include "backend/cuda/experts/few_work.cuh"
 #include "backend/cuda/experts/gate.cuh"
-#include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/linear/narrow_input.cuh"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/predecessor.cuh"
@@ -23,8 +23,11 @@ namespace vernier::cuda {
 /// kGroups: of 8 columns (tokens), at most. kGated: a pair is the same tile of gate and up.
 template <Packing kPacking, int kGroups, bool kGated>
 struct FewProduct {
-  using Stage = CodedStage<kPacking, kChunkUnits>;
-  static constexpr int kLanesOfScales = scale_cols(kPacking) / 16;
+  using Stage = FewStage<kPacking>;
+  static constexpr int kStepUnits = few_step_units(kPacking);
+  static constexpr bool kHasGrid = Stage::kGridCols > 0;
+  /// Bytes of a tile's scales in a step; of a grid, of a row's.
+  static constexpr int kScaleBytes = kHasGrid ? 4 : chunk_scale_bytes(kPacking);
   static constexpr int kSums = kGroups * 4;
   using Sums = float[2][kSums];
 
@@ -34,40 +37,71 @@ struct FewProduct {
   const int* begin_of;    ///< the plan's, in constant memory
   std::uint16_t* staged;  ///< rows of the input, from the first place of the block's groups on
   float4* partials;       ///< [slot][segment][tile][group][lane]
+  float4* totals;         ///< [warp][tile][group][lane]: not in registers, of which there are none to spare
+  FewGroups& groups;      ///< in shared memory
+  int first_group;        ///< of the block
 
-  /// First chunk of a segment, or the end.
-  [[nodiscard]] __device__ __forceinline__ int first_chunk(int segment) const { return begin_of[segment]; }
-  [[nodiscard]] __device__ const MatrixRef& matrix(int expert, int tile) const {
-    return batch.matrix[kGated ? tile : 0][expert];
+  /// First step of a segment, or the end.
+  [[nodiscard]] __device__ __forceinline__ int first_step(int segment) const { return begin_of[segment]; }
+  /// Of the block's groups; of the first ones what look_up() has found.
+  [[nodiscard]] __device__ __forceinline__ FewGroup group_at(int number) const {
+    const int at = number - first_group;
+    return at < FewGroups::kMost ? groups.group[at] : group_of(batch, number);
+  }
+  [[nodiscard]] __device__ __forceinline__ const MatrixRef& matrix(int number, int expert, int tile) const {
+    const int at = number - first_group;
+    return at < FewGroups::kMost ? groups.matrix[at][tile] : table(tile)[expert];
+  }
+  [[nodiscard]] __device__ const MatrixRef* table(int tile) const { return batch.matrix[kGated ? tile : 0]; }
+  /// All threads of a block: a warp looks one of the first groups up.
+  __device__ __forceinline__ void look_up(int warp, int lane) const {
+    if (warp < FewGroups::kMost && (first_group + warp) * plan.pairs < plan.end) {
+      const FewGroup group = group_of(batch, first_group + warp);
+      if (lane == 0) groups.group[warp] = group;
+      constexpr int kWords = sizeof(MatrixRef) / 8;
+      if (group.expert >= 0 && lane < 2 * kWords) {
+        const auto* const from = reinterpret_cast<const std::uint64_t*>(table(lane / kWords) + group.expert);
+        reinterpret_cast<std::uint64_t*>(groups.matrix[warp])[lane] = from[lane % kWords];
+      }
+    }
+    __syncthreads();
   }
   [[nodiscard]] __device__ int row_tile(int pair, int tile) const {
     return kGated ? pair : min(pair * 2 + tile, (batch.rows - 1) / kTileRows);
   }
 
-  /// A warp's way through the weights' bytes, a chunk ahead of what it multiplies.
+  /// A warp's way through the weights' bytes, a step ahead of what it multiplies.
   struct Feed {
     FewWalk walk;
-    const std::byte* codes[2] = {};  ///< the lane's, of the chunk that follows
+    const std::byte* codes[2] = {};  ///< the lane's, of the step that follows
     const std::byte* scales[2] = {};
-    int chunks = 0;  ///< of the run, that are left
-    int units = 0;   ///< of the row, that are left
+    int next_row[2] = {};  ///< of a grid: bytes from the scales of row g to those of row g + 8
+    int steps = 0;         ///< of the run, that are left
+    int units = 0;         ///< of the row, that are left
   };
 
   __device__ void enter(Feed& feed, int lane) const {
     FewRun run;
     while (feed.walk.next(plan, run)) {
-      const int expert = expert_of(batch, run.group);
+      const int expert = group_at(run.group).expert;
       if (expert < 0) continue;
-      const int chunk = first_chunk(run.segment);
-      feed.chunks = first_chunk(run.end_segment) - chunk;
-      feed.units = plan.units - chunk * kChunkUnits;
+      const int step = first_step(run.segment);
+      feed.steps = first_step(run.end_segment) - step;
+      feed.units = plan.units - step * kStepUnits;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
-        const WeightRef& w = matrix(expert, tile).weight;
+        const WeightRef& w = matrix(run.group, expert, tile).weight;
         const std::int64_t at = row_tile(run.pair, tile);
-        feed.codes[tile] = w.codes + (at * plan.units + chunk * kChunkUnits) * kPieceBytes + lane * 16;
-        feed.scales[tile] =
-            w.scales + (at * plan.chunks + chunk) * chunk_scale_bytes(kPacking) + lane / kLanesOfScales * 8;
+        feed.codes[tile] = w.codes + (at * plan.units + step * kStepUnits) * unit_bytes(kPacking) + lane * 16;
+        if constexpr (kHasGrid) {
+          const int row = static_cast<int>(at) * kTileRows + lane / 4;
+          const float* const scales = grid_row(w, min(row, w.rows - 1));
+          feed.scales[tile] = reinterpret_cast<const std::byte*>(scales + step);
+          feed.next_row[tile] = static_cast<int>(grid_row(w, min(row + 8, w.rows - 1)) - scales) * 4;
+        } else if constexpr (scale_cols(kPacking) > 0) {
+          constexpr int kLanes = scale_cols(kPacking) / 16;  // that share scales
+          feed.scales[tile] = w.scales + (at * plan.steps + step) * kScaleBytes + lane / kLanes * 8;
+        }
       }
       return;
     }
@@ -76,28 +110,49 @@ struct FewProduct {
   static __device__ __forceinline__ void load_scales(const Feed& feed, uint2 (&scales)[2]) {
     if (feed.units <= 0) return;
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) scales[tile] = load_stream_half(feed.scales[tile]);
+    for (int tile = 0; tile < 2; ++tile) {
+      if constexpr (kHasGrid) {
+        scales[tile].x = *reinterpret_cast<const std::uint32_t*>(feed.scales[tile]);
+        scales[tile].y = *reinterpret_cast<const std::uint32_t*>(feed.scales[tile] + feed.next_row[tile]);
+      } else if constexpr (kScaleBytes > 0) {
+        scales[tile] = load_stream_half(feed.scales[tile]);
+      }
+    }
   }
   static __device__ __forceinline__ void load_unit(const Feed& feed, int i, int tile, Stage& stage) {
-    if (i < feed.units) stage.codes[i] = load_stream(feed.codes[tile] + i * kPieceBytes);
+    if (i < feed.units) load_unit_of(feed.codes[tile] + i * unit_bytes(kPacking), i, stage);
   }
   __device__ __forceinline__ void advance(Feed& feed, int lane) const {
     if (feed.units <= 0) return;
-    if (--feed.chunks == 0) return enter(feed, lane);
-    feed.units -= kChunkUnits;
+    if (--feed.steps == 0) return enter(feed, lane);
+    feed.units -= kStepUnits;
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
-      feed.codes[tile] += kChunkUnits * kPieceBytes;
-      feed.scales[tile] += chunk_scale_bytes(kPacking);
+      feed.codes[tile] += kStepUnits * unit_bytes(kPacking);
+      feed.scales[tile] += kScaleBytes;
     }
   }
 
   /// The lane's columns of the input, one in each group of 8. Those beyond the last are the last again.
   struct Columns {
     const std::uint16_t* at[kGroups];
+    bool are_shared;  ///< all are in shared memory
   };
+  static __device__ __forceinline__ uint4 load_input(const Columns& columns, int group, int col) {
+    const std::uint16_t* const from = columns.at[group] + col;
+    uint4 v;
+    if (columns.are_shared) {
+      asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+                   : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                   : "r"(static_cast<unsigned>(__cvta_generic_to_shared(from))));
+    } else {
+      v = *reinterpret_cast<const uint4*>(from);
+    }
+    return v;
+  }
   __device__ __forceinline__ void find_columns(const FewGroup& group, int first_place, int lane,
                                                Columns& columns) const {
+    columns.are_shared = !is_rounded() || group.first + group.count - first_place <= plan.most_rows;
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {
       const int column = min(i * 8 + lane / 4, group.count - 1);
@@ -112,7 +167,7 @@ struct FewProduct {
 
   /// Copies the rows of the block's groups into shared memory, as many as have room.
   __device__ void stage_rows(int first_place, int warp, int lane) const {
-    const FewGroup last = group_of(batch, (plan.end - 1) / plan.pairs);
+    const FewGroup last = group_at((plan.end - 1) / plan.pairs);
     const int rows = min(last.first + last.count - first_place, plan.most_rows);
     const int pieces = plan.units * (kUnitCols / 8);
     for (int r = warp; r < rows; r += kFewWarps) {
@@ -125,7 +180,7 @@ struct FewProduct {
     }
   }
 
-  /// What a warp holds of the weights: the chunk at hand, whose units give way to those of the chunk that follows.
+  /// What a warp holds of the weights: the step at hand, whose units give way to those of the step that follows.
   struct Held {
     Stage stage[2];
     uint2 next_scales[2];
@@ -137,9 +192,8 @@ struct FewProduct {
     uint4 b[kUsed][2];
 #pragma unroll
     for (int group = 0; group < kUsed; ++group) {
-      const auto* from = reinterpret_cast<const uint4*>(columns.at[group] + (unit + i) * kUnitCols);
-      b[group][0] = from[0];
-      b[group][1] = from[1];
+      b[group][0] = load_input(columns, group, (unit + i) * kUnitCols);
+      b[group][1] = load_input(columns, group, (unit + i) * kUnitCols + 8);
     }
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
@@ -158,25 +212,39 @@ struct FewProduct {
     }
   }
 
-  /// A chunk, and the request for the one that follows.
+  /// A step, and the request for the one that follows.
   template <int kUsed>
-  __device__ __forceinline__ void multiply_chunk(Held& held, Feed& feed, const std::uint32_t (&bias)[2],
-                                                 const Columns& columns, int unit, int lane, Sums& sums) const {
+  __device__ __forceinline__ void multiply_step(Held& held, Feed& feed, const std::uint32_t (&bias)[2],
+                                                const Columns& columns, int unit, int lane, Sums& sums) const {
+    uint2 scales[2];
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) held.stage[tile].scales = held.next_scales[tile];
+    for (int tile = 0; tile < 2; ++tile) {
+      scales[tile] = held.next_scales[tile];
+      set_scales(held.stage[tile], scales[tile]);
+    }
     load_scales(feed, held.next_scales);
+    Sums part = {};  // where the scales of a grid multiply it
+    Sums& to = kHasGrid ? part : sums;
     const int units = plan.units - unit;
-    if (units >= kChunkUnits) {
+    if (units >= kStepUnits) {
 #pragma unroll
-      for (int i = 0; i < kChunkUnits; ++i) multiply_unit<kUsed>(held, feed, i, bias, columns, unit, sums);
+      for (int i = 0; i < kStepUnits; ++i) multiply_unit<kUsed>(held, feed, i, bias, columns, unit, to);
     } else {
 #pragma unroll
-      for (int i = 0; i < kChunkUnits; ++i) {
+      for (int i = 0; i < kStepUnits; ++i) {
         if (i < units) {
-          multiply_unit<kUsed>(held, feed, i, bias, columns, unit, sums);
+          multiply_unit<kUsed>(held, feed, i, bias, columns, unit, to);
         } else {
           for (int tile = 0; tile < 2; ++tile) load_unit(feed, i, tile, held.stage[tile]);
         }
+      }
+    }
+    if constexpr (kHasGrid) {
+#pragma unroll
+      for (int i = 0; i < 8 * kUsed; ++i) {
+        const float scale = __uint_as_float(i % 4 / 2 == 0 ? scales[i / 4 % 2].x : scales[i / 4 % 2].y);
+        float& sum = sums[i / 4 % 2][i / 8 * 4 + i % 4];
+        sum = __fmaf_rn(scale, part[i / 4 % 2][i / 8 * 4 + i % 4], sum);
       }
     }
     advance(feed, lane);
@@ -187,66 +255,81 @@ struct FewProduct {
     return partials + (slot * plan.segments + segment) * 2 * kGroups * 32 + lane;
   }
 
+  /// Where a warp keeps the lane's totals of a pair of tiles.
+  [[nodiscard]] __device__ __forceinline__ float4* own_totals() const {
+    return totals + threadIdx.x / 32 * (2 * kGroups * 32) + threadIdx.x % 32;
+  }
+  static __device__ __forceinline__ float4 add(const float4& a, const float4& b) {
+    return {__fadd_rn(a.x, b.x), __fadd_rn(a.y, b.y), __fadd_rn(a.z, b.z), __fadd_rn(a.w, b.w)};
+  }
+
+  /// Leaves the sums of a run with all segments in own_totals(), of another each segment's in its partial().
   template <int kUsed>
   __device__ __forceinline__ void multiply_run(const FewRun& run, const std::uint32_t (&bias)[2],
-                                               const Columns& columns, Held& held, Feed& feed, int lane,
-                                               Sums& totals) const {
+                                               const Columns& columns, Held& held, Feed& feed, int lane) const {
     int segment = run.segment;
-    int end = first_chunk(segment + 1);
+    int end = first_step(segment + 1);
     Sums sums = {};
-    for (int chunk = first_chunk(segment); segment < run.end_segment;) {
-      multiply_chunk<kUsed>(held, feed, bias, columns, chunk * kChunkUnits, lane, sums);
-      if (++chunk < end) continue;
+    for (int step = first_step(segment); segment < run.end_segment;) {
+      multiply_step<kUsed>(held, feed, bias, columns, step * kStepUnits, lane, sums);
+      if (++step < end) continue;
+      float4* const to = run.slot >= 0 ? partial(run.slot, segment, lane) : own_totals();
+      const bool adds = run.slot < 0 && segment > 0;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
         for (int group = 0; group < kUsed; ++group) {
           float(&from)[4] = reinterpret_cast<float(&)[4]>(sums[tile][group * 4]);
-          if (run.slot >= 0) {
-            partial(run.slot, segment, lane)[(tile * kGroups + group) * 32] = {from[0], from[1], from[2], from[3]};
-          }
+          float4& total = to[(tile * kGroups + group) * 32];
+          const float4 sum = {from[0], from[1], from[2], from[3]};
+          total = adds ? add(total, sum) : sum;
 #pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            totals[tile][group * 4 + i] = __fadd_rn(totals[tile][group * 4 + i], from[i]);
-            from[i] = 0.0F;
-          }
+          for (float& each : from) each = 0.0F;
         }
       }
       ++segment;
-      end = first_chunk(segment + 1);
+      end = first_step(segment + 1);
     }
   }
 
-  /// The results of a pair of tiles from its sums.
-  __device__ void store(const FewGroup& group, int pair, int lane, const Sums& totals) const {
-    const MatrixRef of[2] = {matrix(group.expert, 0), matrix(group.expert, 1)};
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      const int row_in_tile = lane / 4 + i % 4 / 2 * 8;
-      if (column >= group.count) continue;
-      const auto value = [&](int tile, int row) {
-        return finish_product(of[tile], row, totals[tile][i] * of[tile].weight.rescale, nullptr);
+  /// The results of a pair of tiles from its totals.
+  __device__ __forceinline__ void store(const FewGroup& group, int pair, int lane) const {
+    const MatrixRef* const of[2] = {&matrix(group.number, group.expert, 0), &matrix(group.number, group.expert, 1)};
+    const float4* const from = own_totals();
+#pragma unroll 1
+    for (int part = 0; part < kGroups && part * 8 < group.count; ++part) {
+      const float4 sums[2] = {from[part * 32], from[(kGroups + part) * 32]};
+      const auto sum = [&](int tile, int i) {
+        return i == 0 ? sums[tile].x : i == 1 ? sums[tile].y : i == 2 ? sums[tile].z : sums[tile].w;
       };
-      if constexpr (kGated) {
-        const int row = pair * kTileRows + row_in_tile;
-        if (row >= batch.rows) continue;
-        store_terms(task.output.hidden + (group.first + column) * task.output.stride + row, 0, 1,
-                    gated(task.output.spec, value(0, row), value(1, row)));
-      } else {
-        float* const y = batch.y[0] + y_row(batch, group.first + column) * batch.y_stride;
 #pragma unroll
-        for (int tile = 0; tile < 2; ++tile) {
-          const int row = (pair * 2 + tile) * kTileRows + row_in_tile;
-          if (row < batch.rows) y[row] = value(tile, row);
+      for (int i = 0; i < 4; ++i) {
+        const int column = part * 8 + lane % 4 * 2 + i % 2;
+        const int row_in_tile = lane / 4 + i / 2 * 8;
+        if (column >= group.count) continue;
+        const auto value = [&](int tile, int row) {
+          return finish_product(*of[tile], row, sum(tile, i) * of[tile]->weight.rescale, nullptr);
+        };
+        if constexpr (kGated) {
+          const int row = pair * kTileRows + row_in_tile;
+          if (row >= batch.rows) continue;
+          store_terms(task.output.hidden + (group.first + column) * task.output.stride + row, 0, 1,
+                      gated(task.output.spec, value(0, row), value(1, row)));
+        } else {
+          float* const y = batch.y[0] + y_row(batch, group.first + column) * batch.y_stride;
+#pragma unroll
+          for (int tile = 0; tile < 2; ++tile) {
+            const int row = (pair * 2 + tile) * kTileRows + row_in_tile;
+            if (row < batch.rows) y[row] = value(tile, row);
+          }
         }
       }
     }
   }
 
   /// What follows when a pair of tiles has its sums: for one token also the sum over its experts, by the last of them.
-  __device__ void finish(const FewGroup& group, int pair, int lane, const Sums& totals) const {
-    if (group.expert >= 0) store(group, pair, lane, totals);
+  __device__ void finish(const FewGroup& group, int pair, int lane) const {
+    if (group.expert >= 0) store(group, pair, lane);
     if constexpr (!kGated) {
       if (task.arrivals == nullptr) return;
       __threadfence();
@@ -258,7 +341,10 @@ struct FewProduct {
       __threadfence();
       if (lane == 0) task.arrivals[pair] = 0;
       const int row = pair * 2 * kTileRows + lane;
-      if (row < batch.rows) task.combine.y[row] = add_experts(task.combine, 0, row, task.combine.y[row]);
+      if (row >= batch.rows) return;
+      float sum[1] = {task.combine.y[row]};
+      add_experts(task.combine, 0, row, sum);
+      task.combine.y[row] = sum[0];
     }
   }
 
@@ -271,9 +357,10 @@ struct FewProduct {
     const WeightRef& w = next.matrix[expert].weight;
     const int tile = pair % next.pairs * 2;
     const int tiles = min(2, (w.rows + kTileRows - 1) / kTileRows - tile);
-    if (w.packing != Packing::kE2M1ByE4M3 && w.packing != Packing::kE2M1ByE8M0) return;
-    prefetch_bytes(w.codes + std::int64_t{tile} * next.units * kPieceBytes, tiles * next.units * kPieceBytes);
-    const int scale_bytes = next.chunks * chunk_scale_bytes(w.packing);
+    const int code_bytes = next.units * unit_bytes(w.packing);
+    prefetch_bytes(w.codes + std::int64_t{tile} * code_bytes, tiles * code_bytes);
+    if (scale_cols(w.packing) == 0) return;
+    const int scale_bytes = next.steps * chunk_scale_bytes(w.packing);
     prefetch_bytes(w.scales + std::int64_t{tile} * scale_bytes, tiles * scale_bytes);
   }
 
@@ -306,36 +393,34 @@ struct FewProduct {
     std::uint32_t bias[2] = {};
     while (walk.next(plan, run)) {
       if (run.group != group.number) {
-        group = group_of(batch, run.group);
+        group = group_at(run.group);
         if (group.expert >= 0) {
           find_columns(group, first_place, lane, columns);
 #pragma unroll
-          for (int tile = 0; tile < 2; ++tile) bias[tile] = matrix(group.expert, tile).weight.scale_bias;
+          for (int tile = 0; tile < 2; ++tile) bias[tile] = matrix(run.group, group.expert, tile).weight.scale_bias;
         }
       }
-      Sums totals;
-#pragma unroll
-      for (int i = 0; i < 2 * kSums; ++i) totals[i / kSums][i % kSums] = -0.0F;  // adds nothing, not even a sign
       if (group.expert < 0) {
         // computed elsewhere, or nowhere
       } else if (kGroups == 1 || group.count <= 8) {
-        multiply_run<1>(run, bias, columns, held, feed, lane, totals);
+        multiply_run<1>(run, bias, columns, held, feed, lane);
       } else {
-        multiply_run<kGroups>(run, bias, columns, held, feed, lane, totals);
+        multiply_run<kGroups>(run, bias, columns, held, feed, lane);
       }
-      if (run.slot < 0) finish(group, run.pair, lane, totals);
+      if (run.slot < 0) finish(group, run.pair, lane);
     }
   }
 
   __device__ __forceinline__ void run_all(const FewPlan& next, int warp, int lane) const {
     const StagedRow row(*this);
+    look_up(warp, lane);
     Feed feed;
     Held held;
     feed.walk = FewWalk(plan, warp);
     enter(feed, lane);
     load_scales(feed, held.next_scales);
 #pragma unroll
-    for (int i = 0; i < kChunkUnits; ++i) {
+    for (int i = 0; i < kStepUnits; ++i) {
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) load_unit(feed, i, tile, held.stage[tile]);
     }
@@ -346,7 +431,7 @@ struct FewProduct {
       wait_for_predecessor();
     }
     if (plan.begin == plan.end) return;
-    const int first_place = group_of(batch, plan.begin / plan.pairs).first;
+    const int first_place = group_at(first_group).first;
     if (is_rounded()) {
       stage_rows(first_place, warp, lane);
     } else {
@@ -362,26 +447,18 @@ struct FewProduct {
   /// Adds a slot's segments up.
   __device__ void finish_slot(int slot, int lane) const {
     const int pair = plan.end - plan.slots + slot;
-    const FewGroup group = group_of(batch, pair / plan.pairs);
-    Sums totals;
+    const FewGroup group = group_at(pair / plan.pairs);
 #pragma unroll
     for (int i = 0; i < 2 * kGroups; ++i) {
-      const bool is_used = group.expert >= 0 && i % kGroups * 8 < group.count;
-      float4 total = {-0.0F, -0.0F, -0.0F, -0.0F};
+      if (group.expert < 0 || i % kGroups * 8 >= group.count) continue;
+      float4 total = {-0.0F, -0.0F, -0.0F, -0.0F};  // adds nothing, not even a sign
 #pragma unroll
       for (int segment = 0; segment < kSegments; ++segment) {
-        if (!is_used || segment >= plan.segments) continue;
-        const float4 sum = partial(slot, segment, lane)[i * 32];
-        total = {__fadd_rn(total.x, sum.x), __fadd_rn(total.y, sum.y), __fadd_rn(total.z, sum.z),
-                 __fadd_rn(total.w, sum.w)};
+        if (segment < plan.segments) total = add(total, partial(slot, segment, lane)[i * 32]);
       }
-      float* const to = &totals[i / kGroups][i % kGroups * 4];
-      to[0] = total.x;
-      to[1] = total.y;
-      to[2] = total.z;
-      to[3] = total.w;
+      own_totals()[i * 32] = total;
     }
-    finish(group, pair % plan.pairs, lane, totals);
+    finish(group, pair % plan.pairs, lane);
   }
 };
 

@@ -19,9 +19,9 @@ struct FewPlan {
   const MatrixRef* matrix = nullptr;  ///< [experts]
   int pairs = 0;                      ///< of a group
   int units = 0;                      ///< of a row
-  int chunks = 0;                     ///< of a row
+  int steps = 0;                      ///< of a row: a step is what a warp holds at a time
   int segments = 0;                   ///< of a row, that are not empty
-  int begin_of[kSegments + 1] = {};   ///< first chunk of each segment, and the end
+  int begin_of[kSegments + 1] = {};   ///< first step of each segment, and the end
   int part_of_segment = 0;            ///< 2^16 / segments, rounded up
   int stride = 0;                     ///< of a row of the input in shared memory
   int most_rows = 0;                  ///< of the input that it has room for
@@ -117,6 +117,16 @@ __device__ __forceinline__ FewGroup group_of(const ExpertBatch& batch, int numbe
   }
   return group;
 }
+
+/// What a block looks up once of its first groups, in shared memory: a look-up further away costs a warp as much as
+/// multiplying a chunk.
+struct FewGroups {
+  static constexpr int kMost = 4;
+  MatrixRef matrix[kMost][2];
+  FewGroup group[kMost];
+};
+constexpr int kFewGroupsBytes = (sizeof(FewGroups) + 127) / 128 * 128;
+
 __device__ __forceinline__ std::int64_t use_of(const ExpertBatch& batch, int place) {
   return batch.groups.count == nullptr ? place : __ldcg(batch.groups.uses + place);
 }
