@@ -3,6 +3,8 @@
 
     compare_llamacpp.py MODEL.gguf --llama-bench PATH          # a build of llama.cpp
     compare_llamacpp.py MODEL.gguf --peer-python               # the llama.cpp inside the Python package xllamacpp
+    compare_llamacpp.py MODEL.gguf --llama-bench PATH --vernier-flag=--device=cuda --llama-flag=-ngl --llama-flag=99 \
+        --llama-flag=-fa --llama-flag=on                       # on a GPU
 
 Each round runs vernier and then llama.cpp (A-B-A-B), so that a machine whose speed drifts treats both alike; figures are
 medians over the rounds with the least and the greatest beside them, and the ratio is the median of the rounds' own
@@ -23,43 +25,72 @@ TEST = re.compile(r"^(?:pp(\d+))?\+?(?:tg(\d+))?(?:x(\d+))?$")
 
 
 class Peer:
-    """What runs a test and gives tokens a second, or None when it can't run that test."""
+    """What runs tests at one depth and gives each one's tokens a second, or None for a test that it can't run."""
 
     def __init__(self, arguments):
         self.arguments = arguments
+
+    def rates(self, tests, depth):
+        return {test: self.rate(test, depth) for test in tests}
 
     def rate(self, test, depth):
         raise NotImplementedError
 
 
 class Vernier(Peer):
-    def rate(self, test, depth):
+    """All tests of a depth in one process: loading a model takes longer than most tests."""
+
+    def rates(self, tests, depth):
         a = self.arguments
-        words = [a.vernier, "bench", a.model, "--tests", test, "--depth", str(depth), "--repeat", "1", "--jsonl", "-q"]
+        words = [a.vernier, "bench", a.model, "--tests", ",".join(tests), "--depth", str(depth)]
+        words += ["--repeat", str(a.repeat), "--jsonl", "-q"]
         words += ["--threads", str(a.threads)] if a.threads else []
-        result = json.loads(output_of(words + a.vernier_flag).splitlines()[-1])
-        return 1.0 / result["cpu_s_per_tok"] if a.clock == "cpu" else result["tok_s"]["median"]
+        results = [json.loads(line) for line in output_of(words + a.vernier_flag).splitlines()]
+        return {r["test"]: 1.0 / r["cpu_s_per_tok"] if a.clock == "cpu" else r["tok_s"]["median"] for r in results}
 
 
 class LlamaBench(Peer):
-    """llama-bench, and llama-batched-bench for several sequences."""
+    """llama-bench, one process for all tests of one sequence, and llama-batched-bench for each test of several."""
 
-    def rate(self, test, depth):
+    def rates(self, tests, depth):
+        found = {test: self.batched(test, depth) for test in tests if parse(test)[2] > 1}
+        single = [test for test in tests if test not in found]
+        if single:
+            found.update(self.single(single, depth))
+        return found
+
+    def single(self, tests, depth):
+        a = self.arguments
+        words = [a.llama_bench, "-m", a.model, "-r", str(a.repeat), "-o", "jsonl", "-d", str(depth), *self.common()]
+        prompts, generated = "0", "0"
+        for test in tests:
+            prompt, count, _ = parse(test)
+            if prompt and count:
+                words += ["-pg", f"{prompt},{count}"]
+            elif prompt:
+                prompts += f",{prompt}"
+            else:
+                generated += f",{count}"
+        words += ["-p", prompts, "-n", generated]
+        rates = {}
+        for line in output_of(words).splitlines():
+            if line.startswith("{"):
+                row = json.loads(line)
+                rates[row["n_prompt"], row["n_gen"]] = statistics.median(row["samples_ts"])
+        return {test: rates[parse(test)[:2]] for test in tests}
+
+    def batched(self, test, depth):
         a = self.arguments
         prompt, generated, sequences = parse(test)
-        threads = ["-t", str(a.threads)] if a.threads else []
-        if sequences > 1:
-            if not a.batched_bench or prompt:
-                return None
-            words = [a.batched_bench, "-m", a.model, "-npp", str(max(depth, 1)), "-ntg", str(generated), "-npl",
-                     str(sequences), "-c", str((depth + generated + 32) * sequences), "--output-format", "jsonl", *threads]
-            return json.loads(last_json(output_of(words)))["speed_tg"]
-        words = [a.llama_bench, "-m", a.model, "-r", "1", "-o", "jsonl", "-d", str(depth), *threads]
-        if prompt and generated:
-            words += ["-p", "0", "-n", "0", "-pg", f"{prompt},{generated}"]
-        else:
-            words += ["-p", str(prompt), "-n", str(generated)]
-        return json.loads(last_json(output_of(words)))["avg_ts"]
+        if not a.batched_bench or prompt:
+            return None
+        words = [a.batched_bench, "-m", a.model, "-npp", str(max(depth, 1)), "-ntg", str(generated), "-npl", str(sequences)]
+        words += ["-c", str((depth + generated + 32) * sequences), "--output-format", "jsonl", *self.common()]
+        return json.loads(last_json(output_of(words)))["speed_tg"]
+
+    def common(self):
+        a = self.arguments
+        return (["-t", str(a.threads)] if a.threads else []) + a.llama_flag
 
 
 class PythonModule(Peer):
@@ -134,6 +165,7 @@ def main():
     peers = parser.add_mutually_exclusive_group(required=True)
     peers.add_argument("--llama-bench", help="path of llama-bench")
     peers.add_argument("--peer-python", action="store_true", help="use the Python module xllamacpp")
+    parser.add_argument("--llama-flag", action="append", default=[], help="a further word for llama.cpp's programs, as --llama-flag=-ngl")
     parser.add_argument("--batched-bench", help="path of llama-batched-bench")
     parser.add_argument("--tests", default="pp512,tg128")
     parser.add_argument("--depth", default="0")
@@ -141,6 +173,7 @@ def main():
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall",
                         help="cpu: tokens a second of CPU time (with --threads 1, on a machine that others use too)")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=1, help="repetitions of a test in a round, of which the median counts (default: 1)")
     parser.add_argument("--json", help="write all figures here")
     arguments = parser.parse_args()
 
@@ -150,16 +183,13 @@ def main():
     theirs = PythonModule(arguments) if arguments.peer_python else LlamaBench(arguments)
     print(f"{'test':<16} {'depth':>6} {'vernier':>10} {'min':>9} {'max':>9} {'llama.cpp':>10} {'min':>9} {'max':>9} {'ratio':>6}")
     rows = []
+    tests = arguments.tests.split(",")
+    for test in tests:
+        parse(test)
     for depth in map(int, arguments.depth.split(",")):
-        for test in arguments.tests.split(","):
-            parse(test)
-            pairs = []
-            for _ in range(arguments.rounds):
-                mine = ours.rate(test, depth)
-                other = theirs.rate(test, depth)
-                pairs.append((mine, other))
-                if other is None:
-                    break
+        rounds = [(ours.rates(tests, depth), theirs.rates(tests, depth)) for _ in range(arguments.rounds)]
+        for test in tests:
+            pairs = [(mine[test], other[test]) for mine, other in rounds]
             row = {"test": test, "depth": depth, "vernier": spread([p[0] for p in pairs])}
             text = "{median:10.2f} {min:9.2f} {max:9.2f}".format(**row["vernier"])
             if pairs[0][1] is None:
