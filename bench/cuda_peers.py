@@ -20,7 +20,7 @@ import torch.nn.functional as functional
 REPLAYS = 9
 LINEARS = {"8192x8192": (8192, 8192), "28672x4096": (28672, 4096)}
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128  # of attention, as Llama-3.1-8B has them
-KEY_HEADS, VALUE_HEADS, STATE_DIM = 16, 32, 128  # of the delta net, as Qwen3.5-35B-A3B has them
+VALUE_HEADS, STATE_DIM = 32, 128  # of the delta net, as Qwen3.5-35B-A3B has them; its 16 key heads repeated
 
 
 def normal(*shape, dtype=torch.bfloat16):

@@ -22,7 +22,8 @@ PEER_DEEP = {"llama-3.1-8b nvfp4": 185, "qwen3-30b-a3b nvfp4": 186, "qwen35-35b-
 PEER_PREFILL = {"llama-3.1-8b nvfp4": 8300, "qwen3-30b-a3b nvfp4": 9900, "gpt-oss-20b": 14000,
                 "qwen35-35b-a3b nvfp4": 8300}
 PEER_STEP_MS = {"qwen3-30b-a3b nvfp4": {8: 9.1, 32: 34.0, 128: 73.0}}
-PEER_CPU_EXPERTS = {"qwen3-30b-a3b nvfp4": 34.7}
+PEER_CPU_EXPERTS = {"qwen3-30b-a3b nvfp4": (34.7, 4580), "gpt-oss-20b": (37.1, 5950),
+                    "qwen35-35b-a3b nvfp4": (45.5, 3362)}  # generation, prompt
 TITLES = {"llama-3.2-1b": "Llama-3.2-1B", "llama-3.1-8b": "Llama-3.1-8B", "qwen3-30b-a3b": "Qwen3-30B-A3B",
           "gpt-oss-20b": "gpt-oss-20b", "gpt-oss-120b": "gpt-oss-120b", "qwen35-35b-a3b": "Qwen3.5-35B-A3B",
           "gemma4-26b-a4b": "Gemma-4-26B-A4B"}
@@ -118,14 +119,18 @@ def kernels_table():
 
 def placement_table():
     record = results(PREFIX + "placement")
-    lines = ["| experts | tg64 tok/s | by llama.cpp | pp2048 tok/s |", "| --- | --- | --- | --- |"]
+    lines = ["| model, weights | experts | tg64 tok/s | by llama.cpp | pp100 tok/s | pp2048 tok/s | by llama.cpp |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
     for run in record["runs"] if record else []:
         words = run["command"].split()
         mode = words[words.index("--experts") + 1]
         rows = {row["test"]: row for row in run["results"]}
-        peer = PEER_CPU_EXPERTS.get(name_of(run["command"])) if mode == "cpu" else None
+        decode, short, prefill = (rate(rows.get(test)) for test in ("tg64", "pp100", "pp2048"))
+        name = name_of(run["command"])
+        peers = PEER_CPU_EXPERTS.get(name, (None, None)) if mode == "cpu" else (None, None)
         half = " (half of them in slots)" if "--expert-cache" in words else ""
-        lines.append(f"| `{mode}`{half} | {whole(rate(rows.get('tg64')))} | {by_peer(rate(rows.get('tg64')), peer)} | {whole(rate(rows.get('pp2048')))} |")
+        lines.append(f"| {title(name)} | `{mode}`{half} | {whole(decode)} | {by_peer(decode, peers[0])} "
+                     f"| {whole(short)} | {whole(prefill)} | {by_peer(prefill, peers[1])} |")
     return "\n".join(lines)
 
 
@@ -138,7 +143,7 @@ def taken_at(group):
 
 def page():
     groups = "\n".join(f"- {taken_at(group)}" for group in ("models", "depth", "placement", "kernels"))
-    parts = [models_table(), "Qwen3-30B-A3B, NVFP4, by where its experts are:", placement_table()]
+    parts = [models_table(), "By where the experts are:", placement_table()]
     if results(PREFIX + "kernels"):
         parts += ["Single operations, called one after another:", kernels_table()]
     return "\n\n".join([*parts, groups])

@@ -54,10 +54,12 @@ if group depth; then
   done
   finish
 fi
+# shellcheck disable=SC2086
 if group placement; then
-  for experts in "cpu" "offload --expert-cache 50%" "hybrid --expert-cache 50%"; do
-    # shellcheck disable=SC2086
-    run --synthetic qwen3-30b-a3b --format nvfp4 --experts $experts --tests tg64,pp2048
+  for model in "qwen3-30b-a3b --format nvfp4" "gpt-oss-20b" "qwen35-35b-a3b --format nvfp4"; do
+    for experts in "cpu" "offload --expert-cache 50%" "hybrid --expert-cache 50%"; do
+      run --synthetic $model --experts $experts --tests tg64,pp100,pp2048
+    done
   done
   finish
 fi
