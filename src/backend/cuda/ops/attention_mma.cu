@@ -18,101 +18,117 @@
 namespace vernier::cuda {
 namespace {
 
-template <int kDim, int kGroups, int kRing>
-using Shared = MmaShared<kDim, kGroups, kRing>;
-template <int kDim, int kGroups, int kRing>
-using Walk = MmaWalk<kDim, kGroups, kRing>;
+template <int kDim, int kGroups>
+using Shared = MmaShared<kDim, kGroups>;
 
-__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
-__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
+// Unsigned before they are int: of numbers that may be negative quotients are long.
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x / kWarpSize); }
+__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x % kWarpSize); }
 
 /// Splits the tile's queries into bf16 terms, in the order in which lanes take them.
-template <int kDim, int kGroups, int kRing>
-__device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kGroups, kRing>& shared) {
+template <int kDim, int kGroups>
+__device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim, kGroups>& shared) {
   const int lane = lane_index();
 #pragma unroll 1
-  for (int item = warp_index(); item < kGroups * kDim / 16; item += Shared<kDim, kGroups, kRing>::kWarps) {
+  for (int item = warp_index(); item < kGroups * kDim / 16; item += Shared<kDim, kGroups>::kWarps) {
     const int group = item / (kDim / 16);
     const int step = item % (kDim / 16);
-    const int row = group * 8 + lane / 4;
+    const RowPlace place = shared.places[group * 8 + lane / 4];
     float values[4] = {};
-    if (tile.holds(row)) {
-      const float* const from = args.q.data + tile.matrix_row(row) * args.q.stride +
-                                std::int64_t{tile.head(row)} * kDim + step * 16 + lane % 4 * 2;
+    if (place.token >= 0) {
+      const float* const from = args.q.data + std::int64_t{tile.slice.first_row + place.token} * args.q.stride +
+                                place.head * kDim + step * 16 + lane % 4 * 2;
       values[0] = from[0];
       values[1] = from[1];
       values[2] = from[8];
       values[3] = from[9];
     }
-#pragma unroll
-    for (int term = 0; term < kMostTerms; ++term) {
+#pragma unroll 1
+    for (int term = 0; term < args.query_terms; ++term) {
       const std::uint32_t low = take_term(values[0], values[1]);
       shared.query[term][group][step][lane] = {low, take_term(values[2], values[3])};
     }
   }
 }
 
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ std::int32_t own_cell(const AttentionKernelArgs& args,
-                                                 const Walk<kDim, kGroups, kRing>& walk, std::int32_t split) {
-  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups, kRing>::kWarps;
-  return cell_of(args, walk.tile, split * kSplitKeys + warp_index() * kKeys + lane_index() % kKeys);
+template <int kDim, int kGroups>
+__device__ __forceinline__ std::int32_t own_cell(const AttentionKernelArgs& args, const Tile& tile,
+                                                 std::int32_t split) {
+  constexpr int kKeys = Shared<kDim, kGroups>::kWarpKeys;
+  return cell_of(args, tile, split * kSplitKeys + warp_index() * kKeys + lane_index() % kKeys);
+}
+
+/// Asks for the warp's share of the keys and values of the first split.
+template <class Cell, int kDim, int kGroups>
+__device__ __forceinline__ void prefetch_split(const AttentionKernelArgs& args, std::int32_t cell) {
+  constexpr int kKeys = Shared<kDim, kGroups>::kWarpKeys;
+  if (cell < 0) return;
+#pragma unroll
+  for (int i = lane_index() / kKeys; i < 2; i += kWarpSize / kKeys) {
+    const void* const codes = i == 0 ? args.kv.keys : args.kv.values;
+    prefetch_to_l2<kDim* static_cast<int>(sizeof(typename Cell::Code))>(static_cast<const typename Cell::Code*>(codes) +
+                                                                        std::int64_t{cell} * kDim);
+  }
 }
 
 /// Asks for the next tile, if there is one; a group of copies in either case.
-template <class Cell, int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void ask(const AttentionKernelArgs& args, Walk<kDim, kGroups, kRing>& walk,
-                                    Shared<kDim, kGroups, kRing>& shared) {
-  constexpr int kKeys = kSplitKeys / Shared<kDim, kGroups, kRing>::kWarps;
+template <class Cell, int kDim, int kGroups>
+__device__ __forceinline__ void ask(const AttentionKernelArgs& args, MmaWalk<kGroups>& walk) {
+  using Memory = Shared<kDim, kGroups>;
   if (walk.split < walk.end) {
-    copy_rows<Cell, kDim, kSplitKeys, kKeys>(walk.step == 0 ? args.kv.keys : args.kv.values, walk.cell,
-                                             address_in_shared(shared.ring[walk.fill]), warp_index() * kKeys);
+    copy_rows<Cell, kDim, kSplitKeys, Memory::kWarpKeys>(walk.step == 0 ? args.kv.keys : args.kv.values, walk.cell,
+                                                         walk.fill, warp_index() * Memory::kWarpKeys);
     walk.step ^= 1;
     if (walk.step == 0) {
       ++walk.split;
       walk.cell = walk.next_cell;
-      walk.next_cell = own_cell(args, walk, walk.split + 1);
+      if (walk.split + 1 < walk.end) walk.next_cell = own_cell<kDim, kGroups>(args, walk.tile, walk.split + 1);
     }
-    if (++walk.fill == Shared<kDim, kGroups, kRing>::kStages) walk.fill = 0;
+    walk.fill += Memory::kTileBytes;
+    if (walk.fill == walk.ring_end) walk.fill = walk.ring;
   }
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-/// Waits for the next tile, and asks for another in place of the last; its address.
-template <class Cell, int kDim, int kGroups, int kRing>
-__device__ __forceinline__ std::uint32_t next_tile(const AttentionKernelArgs& args, Walk<kDim, kGroups, kRing>& walk,
-                                                   Shared<kDim, kGroups, kRing>& shared) {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(Shared<kDim, kGroups, kRing>::kStages - 2) : "memory");
-  __syncthreads();
-  ask<Cell>(args, walk, shared);
-  if (++walk.read == Shared<kDim, kGroups, kRing>::kStages) walk.read = 0;
-  return address_in_shared(shared.ring[walk.read]);
+/// Until the next tile is there; those behind it may be on their way.
+__device__ __forceinline__ void wait_for_tile(int stages) {
+  if (stages == 2) {
+    asm volatile("cp.async.wait_group 0;\n" ::: "memory");
+  } else if (stages == 3) {
+    asm volatile("cp.async.wait_group 1;\n" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group 2;\n" ::: "memory");
+  }
 }
 
 /// A warp's scores: keys 16 (warp + i * kWarps) + lane / 4 (+ 8) and rows 2 (lane % 4) (+ 1) of each group.
-template <int kDim, int kGroups, int kRing>
-using Scores = float[Shared<kDim, kGroups, kRing>::kKeyTiles][kGroups][4];
+template <int kDim, int kGroups>
+using Scores = float[Shared<kDim, kGroups>::kKeyTiles][kGroups][4];
 /// A warp's sums: dimensions in the place of keys.
-template <int kDim, int kGroups, int kRing>
-using Sums = float[Shared<kDim, kGroups, kRing>::kDimTiles][kGroups][4];
+template <int kDim, int kGroups>
+using Sums = float[Shared<kDim, kGroups>::kDimTiles][kGroups][4];
+
+/// Steps of products that are written out: all with the usual number of terms.
+template <int kTerms, int kSteps>
+constexpr int kUnrolled = kTerms == kMostTerms ? 1 : kSteps;
 
 /// Raw scores of the warp's keys.
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void score_keys(const AttentionKernelArgs& args, const Shared<kDim, kGroups, kRing>& shared,
-                                           std::uint32_t tile, Scores<kDim, kGroups, kRing>& scores) {
-  using Memory = Shared<kDim, kGroups, kRing>;
+template <int kTerms, int kDim, int kGroups>
+__device__ __forceinline__ void score_keys(const Shared<kDim, kGroups>& shared, std::uint32_t tile,
+                                           Scores<kDim, kGroups>& scores) {
+  using Memory = Shared<kDim, kGroups>;
   const int lane = lane_index();
-#pragma unroll
+  const std::uint32_t from =
+      tile + static_cast<std::uint32_t>(piece_offset<kSplitKeys>(warp_index() * 16 + lane % 16, lane / 16));
+#pragma unroll(kUnrolled <kTerms, kDim / 16>)
   for (int step = 0; step < kDim / 16; ++step) {
+    // As piece_offset() has piece lane / 16 + 2 step of the same row: `tile` is a multiple of 128.
+    const std::uint32_t at = (from ^ static_cast<std::uint32_t>(step % 4 * 32)) + step / 4 * kSplitKeys * 128;
     uint4 keys[Memory::kKeyTiles];
 #pragma unroll
-    for (int i = 0; i < Memory::kKeyTiles; ++i) {
-      const int row = (warp_index() + i * Memory::kWarps) * 16 + lane % 16;
-      keys[i] = load_matrices<false>(tile + piece_offset<kSplitKeys>(row, step * 2 + lane / 16));
-    }
+    for (int i = 0; i < Memory::kKeyTiles; ++i) keys[i] = load_matrices<false>(at + i * Memory::kWarps * 16 * 128);
 #pragma unroll
-    for (int term = kMostTerms - 1; term >= 0; --term) {  // small ones first
-      if (term >= args.query_terms) continue;
+    for (int term = kTerms - 1; term >= 0; --term) {  // small ones first
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
         const uint2 query = shared.query[term][group][step][lane];
@@ -124,11 +140,10 @@ __device__ __forceinline__ void score_keys(const AttentionKernelArgs& args, cons
 }
 
 /// Caps and masks scores, and leaves the warp's largest of each row.
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, const Walk<kDim, kGroups, kRing>& walk,
-                                              std::int32_t split, Shared<kDim, kGroups, kRing>& shared,
-                                              Scores<kDim, kGroups, kRing>& scores) {
-  using Memory = Shared<kDim, kGroups, kRing>;
+template <int kDim, int kGroups>
+__device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
+                                              Shared<kDim, kGroups>& shared, Scores<kDim, kGroups>& scores) {
+  using Memory = Shared<kDim, kGroups>;
   constexpr int kCount = Memory::kKeyTiles * 4;
   const int lane = lane_index();
   if (args.soft_cap > 0.0F) {  // code that isn't fetched costs nothing
@@ -139,38 +154,40 @@ __device__ __forceinline__ void finish_scores(const AttentionKernelArgs& args, c
     }
   }
   const std::int32_t begin = split * kSplitKeys;
-  const bool is_seen = begin >= walk.tile.common.first && begin + kSplitKeys <= walk.tile.common.end;
+  const bool is_seen = begin >= tile.common.first && begin + kSplitKeys <= tile.common.end;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    float largest[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      float& score = scores[i / 4][group][i % 4];
-      if (!is_seen) {
-        const std::int32_t position = begin + (warp_index() + i / 4 * Memory::kWarps) * 16 + i / 2 % 2 * 8 + lane / 4;
-        const KeyRange& keys = walk.keys[group][i % 2];
-        if (position < keys.first || position >= keys.end) score = -INFINITY;
-      }
-      largest[i % 2] = fmaxf(largest[i % 2], score);
-    }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
+      const int row = group * 8 + lane % 4 * 2 + h;
+      if (!is_seen) {
+        const KeyRange keys = shared.places[row].keys;
+        const std::int32_t own = begin + warp_index() * 16 + lane / 4;
+#pragma unroll
+        for (int i = h; i < kCount; i += 2) {
+          const std::int32_t position = own + i / 4 * Memory::kWarps * 16 + i / 2 % 2 * 8;
+          if (position < keys.first || position >= keys.end) scores[i / 4][group][i % 4] = -INFINITY;
+        }
+      }
+      float largest = -INFINITY;
+#pragma unroll
+      for (int i = h; i < kCount; i += 2) largest = fmaxf(largest, scores[i / 4][group][i % 4]);
 #pragma unroll
       for (int offset = 4; offset < kWarpSize; offset *= 2) {
-        largest[h] = fmaxf(largest[h], __shfl_xor_sync(kWholeWarp, largest[h], offset));
+        largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, offset));
       }
-      if (lane < 4) shared.largest[group * 8 + lane * 2 + h][warp_index()] = largest[h];
+      if (lane < 4) shared.largest[row][warp_index()] = largest;
     }
   }
 }
 
 /// What the weights of a row are relative to.
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups, kRing>& shared,
+template <int kDim, int kGroups>
+__device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
                                             int row) {
   float largest = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < Shared<kDim, kGroups, kRing>::kWarps / 4; ++i) {
+  for (int i = 0; i < Shared<kDim, kGroups>::kWarps / 4; ++i) {
     const float4 four = *reinterpret_cast<const float4*>(&shared.largest[row][i * 4]);
     largest = fmaxf(largest, fmaxf(fmaxf(four.x, four.y), fmaxf(four.z, four.w)));
   }
@@ -178,10 +195,11 @@ __device__ __forceinline__ float largest_of(const AttentionKernelArgs& args, con
 }
 
 /// Scores become weights, for all warps to see.
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kDim, kGroups, kRing>& shared,
-                                      const Scores<kDim, kGroups, kRing>& scores) {
-  using Memory = Shared<kDim, kGroups, kRing>;
+template <int kDim, int kGroups>
+__device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kDim, kGroups>& shared,
+                                      const Scores<kDim, kGroups>& scores) {
+  using Memory = Shared<kDim, kGroups>;
+  constexpr int kTermNumbers = Memory::kRows * (kSplitKeys + 16);
   const int lane = lane_index();
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
@@ -196,16 +214,14 @@ __device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kD
         float early = weight_of(args, scores[i][group][h], base);
         float late = weight_of(args, scores[i][group][2 + h], base);
         shared.sums[row][lane / 4][tile] = __fadd_rn(early, late);
-        __nv_bfloat16* const to = &shared.weights[0][row][tile * 16 + lane / 4];
+        auto* const to =
+            reinterpret_cast<std::uint16_t*>(&shared.weights[0][row][tile * 16 + lane / 8 * 4 + lane / 4 % 2]);
 #pragma unroll
         for (int term = 0; term < kMostTerms; ++term) {
-          if (term >= args.weight_terms) continue;
-          const __nv_bfloat16 first = __float2bfloat16_rn(early);
-          const __nv_bfloat16 second = __float2bfloat16_rn(late);
-          early -= __bfloat162float(first);
-          late -= __bfloat162float(second);
-          to[term * Memory::kRows * (kSplitKeys + 8)] = first;
-          to[term * Memory::kRows * (kSplitKeys + 8) + 8] = second;
+          if (term >= 2 && args.weight_terms <= term) break;
+          const std::uint32_t pair = take_term(early, late);
+          to[term * kTermNumbers] = static_cast<std::uint16_t>(pair);
+          to[term * kTermNumbers + 2] = static_cast<std::uint16_t>(pair >> 16);
         }
       }
     }
@@ -213,46 +229,49 @@ __device__ __forceinline__ void weigh(const AttentionKernelArgs& args, Shared<kD
 }
 
 /// sums += values of a split's keys times weights: of the warp's dimensions, a column a row.
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void add_values(const AttentionKernelArgs& args, const Shared<kDim, kGroups, kRing>& shared,
-                                           std::uint32_t tile, Sums<kDim, kGroups, kRing>& sums) {
-  constexpr int kDimTiles = Shared<kDim, kGroups, kRing>::kDimTiles;
+template <int kTerms, int kDim, int kGroups>
+__device__ __forceinline__ void add_values(const Shared<kDim, kGroups>& shared, std::uint32_t tile,
+                                           Sums<kDim, kGroups>& sums) {
+  constexpr int kDimTiles = Shared<kDim, kGroups>::kDimTiles;
   const int lane = lane_index();
+  std::uint32_t from[kDimTiles];
 #pragma unroll
+  for (int j = 0; j < kDimTiles; ++j) {
+    const int piece = (warp_index() * kDimTiles + j) * 2 + lane / 8 % 2;
+    from[j] = tile + static_cast<std::uint32_t>(piece_offset<kSplitKeys>(lane / 16 * 8 + lane % 8, piece));
+  }
+#pragma unroll(kUnrolled <kTerms, kSplitKeys / 16>)
   for (int step = 0; step < kSplitKeys / 16; ++step) {
     uint4 values[kDimTiles];
 #pragma unroll
-    for (int j = 0; j < kDimTiles; ++j) {
-      const int piece = (warp_index() * kDimTiles + j) * 2 + lane / 8 % 2;
-      values[j] = load_matrices<true>(tile + piece_offset<kSplitKeys>(step * 16 + lane / 16 * 8 + lane % 8, piece));
-    }
+    for (int j = 0; j < kDimTiles; ++j) values[j] = load_matrices<true>(from[j] + step * 16 * 128);
 #pragma unroll
-    for (int term = kMostTerms - 1; term >= 0; --term) {  // small ones first
-      if (term >= args.weight_terms) continue;
+    for (int term = kTerms - 1; term >= 0; --term) {  // small ones first
 #pragma unroll
       for (int group = 0; group < kGroups; ++group) {
-        const auto* const weights = reinterpret_cast<const std::uint32_t*>(
-            &shared.weights[term][group * 8 + lane / 4][step * 16 + lane % 4 * 2]);
+        const uint2 weights =
+            *reinterpret_cast<const uint2*>(&shared.weights[term][group * 8 + lane / 4][step * 16 + lane % 4 * 4]);
 #pragma unroll
-        for (int j = 0; j < kDimTiles; ++j) multiply_add(sums[j][group], values[j], weights[0], weights[4]);
+        for (int j = 0; j < kDimTiles; ++j) multiply_add(sums[j][group], values[j], weights.x, weights.y);
       }
     }
   }
 }
 
 /// The split's softmax of row lane / 4 of a group.
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args,
-                                                 const Shared<kDim, kGroups, kRing>& shared, int group) {
+template <int kDim, int kGroups>
+__device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args, const Shared<kDim, kGroups>& shared,
+                                                 int group) {
   const int lane = lane_index();
   const int row = group * 8 + lane / 4;
   float total = 0.0F;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    const float* const parts = shared.sums[row][lane % 4 * 2 + i];
-    float sum = parts[0];
-#pragma unroll
-    for (int tile = 1; tile < kSplitKeys / 16; ++tile) sum = __fadd_rn(sum, parts[tile]);
+    const auto* const parts = reinterpret_cast<const float4*>(shared.sums[row][lane % 4 * 2 + i]);
+    const float4 first = parts[0];
+    const float4 second = parts[1];
+    float sum = __fadd_rn(__fadd_rn(__fadd_rn(first.x, first.y), first.z), first.w);
+    sum = __fadd_rn(__fadd_rn(__fadd_rn(__fadd_rn(sum, second.x), second.y), second.z), second.w);
     total = i == 0 ? sum : __fadd_rn(total, sum);
   }
   total = __fadd_rn(total, __shfl_xor_sync(kWholeWarp, total, 1));
@@ -261,9 +280,9 @@ __device__ __forceinline__ SoftmaxState state_of(const AttentionKernelArgs& args
 }
 
 /// What a thread has of sums: dimension of the result and row of the tile.
-template <int kDim, int kGroups, int kRing>
+template <int kDim, int kGroups>
 __device__ __forceinline__ int dim_of(int j, int i) {
-  return (warp_index() * Shared<kDim, kGroups, kRing>::kDimTiles + j) * 16 + i / 2 * 8 + lane_index() / 4;
+  return (warp_index() * Shared<kDim, kGroups>::kDimTiles + j) * 16 + i / 2 * 8 + lane_index() / 4;
 }
 __device__ __forceinline__ int row_of(int group, int i) { return group * 8 + lane_index() % 4 * 2 + i % 2; }
 /// A number of that row, from the lanes that have row lane / 4.
@@ -271,161 +290,201 @@ __device__ __forceinline__ float of_row(float value, int i) {
   return __shfl_sync(kWholeWarp, value, lane_index() % 4 * 8 + i % 2 * 4);
 }
 
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void fold_split(const AttentionKernelArgs& args, Walk<kDim, kGroups, kRing>& walk,
-                                           const Shared<kDim, kGroups, kRing>& shared,
-                                           const Sums<kDim, kGroups, kRing>& sums, Sums<kDim, kGroups, kRing>& totals) {
+template <int kDim, int kGroups>
+__device__ __forceinline__ void fold_split(const AttentionKernelArgs& args, MmaWalk<kGroups>& walk,
+                                           const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& sums,
+                                           Sums<kDim, kGroups>& totals) {
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const FoldFactors own = fold(walk.state[group], state_of(args, shared, group));
     const FoldFactors factors[2] = {{of_row(own.first, 0), of_row(own.second, 0)},
                                     {of_row(own.first, 1), of_row(own.second, 1)}};
 #pragma unroll
-    for (int i = 0; i < Shared<kDim, kGroups, kRing>::kDimTiles * 4; ++i) {
+    for (int i = 0; i < Shared<kDim, kGroups>::kDimTiles * 4; ++i) {
       float& total = totals[i / 4][group][i % 4];
       total = fold_value(total, sums[i / 4][group][i % 4], factors[i % 2]);
     }
   }
 }
 
-template <int kDim, int kGroups, int kRing>
+template <int kDim, int kGroups>
 __device__ __forceinline__ void write_partials(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split,
-                                               const Shared<kDim, kGroups, kRing>& shared,
-                                               const Sums<kDim, kGroups, kRing>& sums) {
+                                               const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& sums) {
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    const SoftmaxState state = state_of(args, shared, group);
-    const int own = group * 8 + lane_index() / 4;
-    if (threadIdx.x < kWarpSize && lane_index() % 4 == 0 && tile.holds(own)) {
-      float* const to = partial_of(args, tile.matrix_row(own), tile.head(own), split) + kDim;
-      to[0] = state.largest;
-      to[1] = state.total;
+    if (warp_index() == group % Shared<kDim, kGroups>::kWarps) {
+      const SoftmaxState state = state_of(args, shared, group);
+      const RowPlace place = shared.places[group * 8 + lane_index() / 4];
+      if (lane_index() % 4 == 0 && place.token >= 0) {
+        float* const to = partial_of(args, tile.slice.first_row + place.token, place.head, split) + kDim;
+        to[0] = state.largest;
+        to[1] = state.total;
+      }
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = row_of(group, h);
-      if (!tile.holds(row)) continue;
-      float* const to = partial_of(args, tile.matrix_row(row), tile.head(row), split);
+      const RowPlace place = shared.places[row_of(group, h)];
+      if (place.token < 0) continue;
+      float* const to =
+          partial_of(args, tile.slice.first_row + place.token, place.head, split) + dim_of<kDim, kGroups>(0, 0);
 #pragma unroll
-      for (int i = h; i < Shared<kDim, kGroups, kRing>::kDimTiles * 4; i += 2)
-        to[dim_of<kDim, kGroups, kRing>(i / 4, i % 4)] = sums[i / 4][group][i % 4];
-    }
-  }
-}
-
-template <int kDim, int kGroups, int kRing>
-__device__ __forceinline__ void write_result(const AttentionKernelArgs& args, const Walk<kDim, kGroups, kRing>& walk,
-                                             const Sums<kDim, kGroups, kRing>& totals) {
-  const Tile& tile = walk.tile;
-#pragma unroll
-  for (int group = 0; group < kGroups; ++group) {
-    const int own = group * 8 + lane_index() / 4;
-    const float factor = tile.holds(own) ? finish(args, tile.head(own), walk.state[group]) : 0.0F;
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float of_this = of_row(factor, h);
-      const int row = row_of(group, h);
-      if (!tile.holds(row)) continue;
-      float* const to = args.y.data + tile.matrix_row(row) * args.y.stride + std::int64_t{tile.head(row)} * kDim;
-#pragma unroll
-      for (int i = h; i < Shared<kDim, kGroups, kRing>::kDimTiles * 4; i += 2) {
-        to[dim_of<kDim, kGroups, kRing>(i / 4, i % 4)] = __fmul_rn(totals[i / 4][group][i % 4], of_this);
+      for (int i = h; i < Shared<kDim, kGroups>::kDimTiles * 4; i += 2) {
+        to[i / 4 * 16 + i / 2 % 2 * 8] = sums[i / 4][group][i % 4];
       }
     }
   }
 }
 
-/// y of the tile's rows from the partial states of all splits.
-template <int kDim, int kRows, int kThreads>
-__device__ void fold_tile(const AttentionKernelArgs& args, const Tile& tile) {
-  constexpr int kWidth = 4;
-#pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x); i < tile.rows(kRows) * (kDim / kWidth); i += kThreads) {
-    const int row = i / (kDim / kWidth);
-    const int d = i % (kDim / kWidth) * kWidth;
-    const std::int64_t matrix_row = tile.matrix_row(row);
-    const KeyRange keys = visible_keys(args, tile.slice.past + tile.token(row));
-    const Neighbours<kWidth> result = fold_splits<kWidth>(args, matrix_row, tile.head(row), d, keys);
-    float* const to = args.y.data + matrix_row * args.y.stride + std::int64_t{tile.head(row)} * kDim + d;
+template <int kDim, int kGroups>
+__device__ __forceinline__ void write_result(const AttentionKernelArgs& args, const MmaWalk<kGroups>& walk,
+                                             const Shared<kDim, kGroups>& shared, const Sums<kDim, kGroups>& totals) {
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) to[k] = result.value[k];
+  for (int group = 0; group < kGroups; ++group) {
+    const RowPlace own = shared.places[group * 8 + lane_index() / 4];
+    const float factor = own.token >= 0 ? finish(args, own.head, walk.state[group]) : 0.0F;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float of_this = of_row(factor, h);
+      const RowPlace place = shared.places[row_of(group, h)];
+      if (place.token < 0) continue;
+      float* const to = args.y.data + std::int64_t{walk.tile.slice.first_row + place.token} * args.y.stride +
+                        place.head * kDim + dim_of<kDim, kGroups>(0, 0);
+#pragma unroll
+      for (int i = h; i < Shared<kDim, kGroups>::kDimTiles * 4; i += 2) {
+        to[i / 4 * 16 + i / 2 % 2 * 8] = __fmul_rn(totals[i / 4][group][i % 4], of_this);
+      }
+    }
   }
 }
 
-template <class Cell, int kDim, int kGroups, int kRing>
-__global__ void __launch_bounds__(Shared<kDim, kGroups, kRing>::kThreads, Shared<kDim, kGroups, kRing>::kBlocks)
-    mma_kernel(const __grid_constant__ AttentionKernelArgs args) {
-  release_successor();
-  extern __shared__ uint4 memory[];
-  using Memory = Shared<kDim, kGroups, kRing>;
-  auto& shared = *reinterpret_cast<Memory*>(memory);
-  Walk<kDim, kGroups, kRing> walk;
+/// One split: its keys are in the ring at `tile`; leaves its weights.
+template <int kDim, int kGroups>
+__device__ __forceinline__ void weigh_keys(const AttentionKernelArgs& args, const MmaWalk<kGroups>& walk,
+                                           std::int32_t split, Shared<kDim, kGroups>& shared) {
+  Scores<kDim, kGroups> scores = {};
+  if (args.query_terms == 1) {
+    score_keys<1>(shared, walk.read, scores);
+  } else {
+    score_keys<kMostTerms>(shared, walk.read, scores);
+  }
+  finish_scores(args, walk.tile, split, shared, scores);
+  __syncthreads();
+  weigh(args, shared, scores);
+}
+
+/// The tile of the block, and its share of the splits; whether there is something to do.
+template <int kDim, int kGroups>
+__device__ __forceinline__ bool find_share(const AttentionKernelArgs& args, MmaWalk<kGroups>& walk,
+                                           unsigned& num_shares) {
+  const auto slice = static_cast<std::int32_t>(blockIdx.z / static_cast<unsigned>(args.num_chunks));
+  const std::int32_t chunk = static_cast<std::int32_t>(blockIdx.z) - slice * args.num_chunks;
   // Late tiles see the most keys: they begin first.
-  walk.tile =
-      make_tile(args, static_cast<std::int32_t>(blockIdx.z) / args.num_chunks, static_cast<std::int32_t>(blockIdx.y),
-                Memory::kRows, static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
+  walk.tile = make_tile(args, slice, static_cast<std::int32_t>(blockIdx.y), Shared<kDim, kGroups>::kRows,
+                        static_cast<std::int32_t>(gridDim.x - 1 - blockIdx.x));
+  const std::int32_t first = walk.tile.first_split();
+  const std::int32_t last = walk.tile.last_split();
+  const std::int32_t share = quotient(last - first + args.num_chunks, args.num_chunks);
+  walk.split = first + chunk * share;
+  walk.end = min(walk.split + share, last + 1);
+  if (walk.tile.is_idle() || walk.split >= walk.end) return false;
+  num_shares = args.arrivals == nullptr ? 0 : static_cast<unsigned>(quotient(last - first + share, share));
+  return true;
+}
+
+template <class Cell, int kDim, int kGroups>
+__global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, kGroups>::kBlocks)
+    mma_kernel(const __grid_constant__ AttentionKernelArgs args, int stages) {
+  release_successor();
+  extern __shared__ __align__(128) uint4 memory[];
+  using Memory = Shared<kDim, kGroups>;
+  auto& shared = *reinterpret_cast<Memory*>(memory);
+  MmaWalk<kGroups> walk;
+  unsigned num_shares = 0;
+  const bool is_idle = !find_share<kDim, kGroups>(args, walk, num_shares);
   const Tile& tile = walk.tile;
-  const std::int32_t splits = tile.last_split() - tile.first_split() + 1;
-  const std::int32_t share = (splits + args.num_chunks - 1) / args.num_chunks;
-  const std::int32_t begin = tile.first_split() + static_cast<std::int32_t>(blockIdx.z) % args.num_chunks * share;
-  walk.end = min(begin + share, tile.last_split() + 1);
-  const bool is_idle = tile.is_idle() || begin >= walk.end;
   // No kernel writes the step's tables: they can be read before the wait.
   if (!is_idle) {
-    prefetch_split<Cell, kDim>(args, tile, begin);
-    walk.split = begin;
-    walk.cell = own_cell(args, walk, begin);
-    walk.next_cell = own_cell(args, walk, begin + 1);
+    walk.cell = own_cell<kDim, kGroups>(args, tile, walk.split);
+    prefetch_split<Cell, kDim, kGroups>(args, walk.cell);
+    walk.next_cell = walk.split + 1 < walk.end ? own_cell<kDim, kGroups>(args, tile, walk.split + 1) : -1;
+    if (threadIdx.x < Memory::kRows) {
+      const auto row = static_cast<std::int32_t>(threadIdx.x);
+      RowPlace place = {-1, 0, tile.keys};
+      if (tile.holds(row)) {
+        place = {tile.token(row), tile.head(row), {}};
+        place.keys = visible_keys(args, tile.slice.past + place.token);
+      }
+      shared.places[row] = place;
+    }
+    __syncthreads();
   }
   wait_for_predecessor();
   if (is_idle) return;
-#pragma unroll 1
-  for (int i = 0; i < Memory::kStages - 1; ++i) ask<Cell>(args, walk, shared);
-  load_queries(args, tile, shared);
+  walk.ring = address_in_shared(memory) + static_cast<std::uint32_t>(sizeof(Memory));
+  walk.ring_end = walk.ring + static_cast<std::uint32_t>(stages) * Memory::kTileBytes;
+  walk.fill = walk.read = walk.ring;
 #pragma unroll
-  for (int i = 0; i < kGroups * 2; ++i) {
-    const int row = row_of(i / 2, i % 2);
-    walk.keys[i / 2][i % 2] = tile.holds(row) ? visible_keys(args, tile.slice.past + tile.token(row)) : tile.keys;
-    walk.state[i / 2] = empty_state();
-  }
-  Sums<kDim, kGroups, kRing> totals = {};
+  for (int group = 0; group < kGroups; ++group) walk.state[group] = empty_state();
+  Sums<kDim, kGroups> totals = {};
+  const std::int32_t begin = walk.split;
+  const std::int32_t tiles = (walk.end - begin) * 2;
+  // Tiles are asked for stages - 1 in advance. One place for all requests: their code is long.
 #pragma unroll 1
-  for (std::int32_t split = begin; split < walk.end; ++split) {
-    Scores<kDim, kGroups, kRing> scores = {};
-    score_keys(args, shared, next_tile<Cell>(args, walk, shared), scores);
-    finish_scores(args, walk, split, shared, scores);
-    __syncthreads();
-    weigh(args, shared, scores);
-    Sums<kDim, kGroups, kRing> sums = {};
-    add_values(args, shared, next_tile<Cell>(args, walk, shared), sums);
-    if (args.partials != nullptr) {
-      write_partials(args, tile, split, shared, sums);
-    } else {
-      fold_split(args, walk, shared, sums, totals);
+  for (std::int32_t i = 1 - stages; i < tiles; ++i) {
+    if (i >= 0) {
+      wait_for_tile(stages);
+      __syncthreads();
     }
+    ask<Cell, kDim, kGroups>(args, walk);
+    if (i < 0) {
+      if (i == -1) load_queries(args, tile, shared);
+      continue;
+    }
+    const std::int32_t split = begin + i / 2;
+    if (i % 2 == 0) {
+      weigh_keys(args, walk, split, shared);
+    } else {
+      Sums<kDim, kGroups> sums = {};
+      if (args.weight_terms == 2) {
+        add_values<2>(shared, walk.read, sums);
+      } else {
+        add_values<kMostTerms>(shared, walk.read, sums);
+      }
+      if (args.partials != nullptr) {
+        write_partials(args, tile, split, shared, sums);
+      } else {
+        fold_split(args, walk, shared, sums, totals);
+      }
+    }
+    walk.read += Memory::kTileBytes;
+    if (walk.read == walk.ring_end) walk.read = walk.ring;
   }
-  if (args.partials == nullptr) return write_result(args, walk, totals);
-  if (args.arrivals == nullptr) return;
-  const unsigned tile_number =
-      (blockIdx.z / static_cast<unsigned>(args.num_chunks) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-  const auto shares = static_cast<unsigned>((splits + share - 1) / share);
-  if (arrives_last(args.arrivals + tile_number, shares)) fold_tile<kDim, Memory::kRows, Memory::kThreads>(args, tile);
+  if (args.partials == nullptr) return write_result(args, walk, shared, totals);
+  if (num_shares == 0) return;
+  const unsigned slice = blockIdx.z / static_cast<unsigned>(args.num_chunks);
+  const unsigned number = (slice * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  if (!arrives_last(args.arrivals + number, num_shares)) return;
+#pragma unroll 1
+  for (int row = warp_index(); row < Memory::kRows; row += Memory::kWarps) {
+    const RowPlace place = shared.places[row];
+    if (place.token >= 0) fold_row<kDim>(args, tile.slice.first_row + place.token, place);
+  }
 }
 
-template <class Cell, int kDim, int kGroups, int kRing>
-Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
-  constexpr int kRows = Shared<kDim, kGroups, kRing>::kRows;
+template <class Cell, int kDim, int kGroups>
+Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries, int stages) {
+  using Memory = Shared<kDim, kGroups>;
   const LaunchShape shape = {
-      dim3(static_cast<unsigned>((queries + kRows - 1) / kRows), static_cast<unsigned>(args.kv.num_kv_heads),
-           static_cast<unsigned>(args.step.num_slices * args.num_chunks)),
-      dim3(Shared<kDim, kGroups, kRing>::kThreads), sizeof(Shared<kDim, kGroups, kRing>)};
-  return launch(context, shape, mma_kernel<Cell, kDim, kGroups, kRing>, args);
+      dim3(static_cast<unsigned>((queries + Memory::kRows - 1) / Memory::kRows),
+           static_cast<unsigned>(args.kv.num_kv_heads), static_cast<unsigned>(args.step.num_slices * args.num_chunks)),
+      dim3(Memory::kThreads), Memory::bytes(stages)};
+  return launch(context, shape, mma_kernel<Cell, kDim, kGroups>, args, stages);
 }
 
 /// Whether a block of that shape finds room: GPUs other than the large ones give it less shared memory.
-template <int kDim, int kGroups, int kRing>
-bool fits(const CudaContext& context) {
-  return sizeof(Shared<kDim, kGroups, kRing>) <= context.max_shared_bytes;
+template <int kDim, int kGroups>
+bool fits(const CudaContext& context, int stages) {
+  return Shared<kDim, kGroups>::bytes(stages) <= context.max_shared_bytes;
 }
 
 /// Whether a block has so few splits that a small ring will do. The more shared memory attention has, the less is left
@@ -436,36 +495,35 @@ template <class Cell>
 Status choose_shape(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
   const bool is_small = mma_tile_rows(context, args.kv, queries) == 8;
   if (args.kv.head_dim == 256) {
-    return is_small ? run<Cell, 256, 1, 2>(context, args, queries) : run<Cell, 256, 2, 2>(context, args, queries);
+    return is_small ? run<Cell, 256, 1>(context, args, queries, 2) : run<Cell, 256, 2>(context, args, queries, 2);
   }
   if (args.kv.head_dim == 64) {
-    if (!is_small) return run<Cell, 64, 4, 2>(context, args, queries);
-    return has_few_splits(args) ? run<Cell, 64, 1, 2>(context, args, queries)
-                                : run<Cell, 64, 1, 4>(context, args, queries);
+    if (!is_small) return run<Cell, 64, 4>(context, args, queries, 2);
+    return run<Cell, 64, 1>(context, args, queries, has_few_splits(args) ? 2 : 4);
   }
-  if (!is_small) return run<Cell, 128, 4, 2>(context, args, queries);
-  const bool is_deep = !has_few_splits(args) && fits<128, 1, 3>(context);
-  return is_deep ? run<Cell, 128, 1, 3>(context, args, queries) : run<Cell, 128, 1, 2>(context, args, queries);
+  if (!is_small) return run<Cell, 128, 4>(context, args, queries, 2);
+  const bool is_deep = !has_few_splits(args) && fits<128, 1>(context, 3);
+  return run<Cell, 128, 1>(context, args, queries, is_deep ? 3 : 2);
 }
 
 }  // namespace
 
 bool can_attend_mma(const CudaContext& context, const KvLayer& kv) {
   if (kv.dtype == DType::kF32) return false;
-  if (kv.head_dim == 256) return fits<256, 1, 2>(context);
-  if (kv.head_dim == 128) return fits<128, 1, 2>(context);
-  return kv.head_dim == 64 && fits<64, 1, 4>(context);
+  if (kv.head_dim == 256) return fits<256, 1>(context, 2);
+  if (kv.head_dim == 128) return fits<128, 1>(context, 2);
+  return kv.head_dim == 64 && fits<64, 1>(context, 4);
 }
 
 std::int32_t mma_blocks(const KvLayer& kv) {
-  if (kv.head_dim == 256) return Shared<256, 1, 2>::kBlocks;
-  return kv.head_dim == 64 ? Shared<64, 1, 4>::kBlocks : Shared<128, 1, 3>::kBlocks;
+  if (kv.head_dim == 256) return Shared<256, 1>::kBlocks;
+  return kv.head_dim == 64 ? Shared<64, 1>::kBlocks : Shared<128, 1>::kBlocks;
 }
 
 std::int32_t mma_tile_rows(const CudaContext& context, const KvLayer& kv, std::int32_t queries) {
   if (queries <= 8) return 8;
-  if (kv.head_dim == 256) return fits<256, 2, 2>(context) ? 16 : 8;
-  return (kv.head_dim == 64 ? fits<64, 4, 2>(context) : fits<128, 4, 2>(context)) ? 32 : 8;
+  if (kv.head_dim == 256) return fits<256, 2>(context, 2) ? 16 : 8;
+  return (kv.head_dim == 64 ? fits<64, 4>(context, 2) : fits<128, 4>(context, 2)) ? 32 : 8;
 }
 
 Status attend_mma(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest) {

@@ -128,7 +128,8 @@ __device__ inline KeyRange visible_keys(const AttentionKernelArgs& args, std::in
 
 __device__ inline float* partial_of(const AttentionKernelArgs& args, std::int64_t row, std::int32_t head,
                                     std::int32_t split) {
-  return args.partials + ((row * args.num_heads + head) * args.num_splits + split) * (args.kv.head_dim + kStateNumbers);
+  const std::int32_t state = (static_cast<std::int32_t>(row) * args.num_heads + head) * args.num_splits + split;
+  return args.partials + std::int64_t{state} * (args.kv.head_dim + kStateNumbers);
 }
 
 /// Neighbouring numbers of a row.

@@ -8,6 +8,11 @@
 
 namespace vernier::cuda {
 
+/// a / b of numbers that aren't negative, which is shorter.
+__device__ __forceinline__ std::int32_t quotient(std::int32_t a, std::int32_t b) {
+  return static_cast<std::int32_t>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
+}
+
 /// The query rows of a block: rows [first_query, first_query + kRows) of the slice's tokens * group, token-major.
 struct Tile {
   DeviceSlice slice;
@@ -21,8 +26,12 @@ struct Tile {
   __device__ bool holds(std::int32_t row) const { return first_query + row < num_queries; }
   /// Rows of the block's that hold a query: the first ones.
   __device__ std::int32_t rows(std::int32_t most) const { return min(most, num_queries - first_query); }
-  __device__ std::int32_t token(std::int32_t row) const { return (first_query + row) / group; }
-  __device__ std::int32_t head(std::int32_t row) const { return kv_head * group + (first_query + row) % group; }
+  __device__ std::int32_t token(std::int32_t row) const {
+    return num_queries == group ? 0 : quotient(first_query + row, group);  // one token: without a division
+  }
+  __device__ std::int32_t head(std::int32_t row) const {
+    return kv_head * group + first_query + row - token(row) * group;
+  }
   __device__ std::int64_t matrix_row(std::int32_t row) const { return std::int64_t{slice.first_row} + token(row); }
   __device__ bool is_idle() const { return first_query >= num_queries; }
   __device__ std::int32_t first_split() const { return keys.first / kSplitKeys; }
@@ -35,7 +44,7 @@ __device__ inline Tile make_tile(const AttentionKernelArgs& args, std::int32_t s
   Tile tile = {};
   tile.slice = args.step.slices[slice_index];
   tile.kv_head = kv_head;
-  tile.group = args.num_heads / args.kv.num_kv_heads;
+  tile.group = quotient(args.num_heads, args.kv.num_kv_heads);
   tile.first_query = index * rows;
   if (args.takes(tile.slice)) tile.num_queries = tile.slice.num_tokens * tile.group;
   if (tile.is_idle()) return tile;
@@ -50,20 +59,10 @@ __device__ inline Tile make_tile(const AttentionKernelArgs& args, std::int32_t s
 /// The cell (row of keys and of values) of a position; -1: no row sees it.
 __device__ inline std::int32_t cell_of(const AttentionKernelArgs& args, const Tile& tile, std::int32_t position) {
   if (position < tile.keys.first || position >= tile.keys.end) return -1;
-  return static_cast<std::int32_t>(kv_index(args.kv, args.step, tile.slice, position, tile.kv_head) / args.kv.head_dim);
-}
-
-/// Asks for the warp's share of the keys and values of a split.
-template <class Cell, int kDim>
-__device__ void prefetch_split(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split) {
-  constexpr int kBytes = kDim * static_cast<int>(sizeof(typename Cell::Code));
-  const auto warp = static_cast<std::int32_t>(threadIdx.x) / kWarpSize;
-  const std::int32_t lane = static_cast<std::int32_t>(threadIdx.x) % kWarpSize;
-  const std::int32_t cell = cell_of(args, tile, split * kSplitKeys + warp * kWarpSize + lane);
-  if (warp >= kSplitKeys / kWarpSize || cell < 0) return;
-  const std::int64_t first = std::int64_t{cell} * kDim;
-  prefetch_to_l2<kBytes>(static_cast<const typename Cell::Code*>(args.kv.keys) + first);
-  prefetch_to_l2<kBytes>(static_cast<const typename Cell::Code*>(args.kv.values) + first);
+  const std::int32_t page = quotient(position, args.kv.page_size);
+  const std::int32_t row =
+      args.step.pages[tile.slice.first_page + page] * args.kv.page_size + position - page * args.kv.page_size;
+  return row * args.kv.num_kv_heads + tile.kv_head;
 }
 
 /// Whether each four numbers of a row can be read or written at once.
@@ -94,8 +93,11 @@ __device__ __forceinline__ int piece_offset(int row, int piece) {
 
 /// 16 bytes from the cache to shared memory, some time later; zeros where nobody sees the key.
 __device__ __forceinline__ void copy_piece(std::uint32_t to, const BF16Cell::Code* from, bool is_seen) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(to), "l"(from), "r"(is_seen ? 16 : 0)
-               : "memory");
+  asm volatile(
+      "{\n.reg .pred is_ignored;\nsetp.eq.s32 is_ignored, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, is_ignored;\n}\n" ::"r"(to),
+      "l"(from), "r"(static_cast<int>(is_seen))
+      : "memory");
 }
 __device__ __forceinline__ void copy_piece(std::uint32_t to, const E4M3Cell::Code* from, bool is_seen) {
   Eight eight = {};
@@ -105,19 +107,23 @@ __device__ __forceinline__ void copy_piece(std::uint32_t to, const E4M3Cell::Cod
                : "memory");
 }
 
-/// The warp's kCount rows of a tile of kRows, from row `first` on; lane l knows the cell of row first + l (-1: zeros).
+/// The warp's kCount rows of a tile of kRows, from row `first` on (a multiple of 8); lane l knows the cell of row
+/// first + l (-1: zeros). `tile` is a multiple of 128.
 template <class Cell, int kDim, int kRows, int kCount>
 __device__ __forceinline__ void copy_rows(const void* codes, std::int32_t cell, std::uint32_t tile, int first) {
   constexpr int kPieces = kDim / 8;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  constexpr int kAtOnce = kWarpSize / kPieces;  // rows
+  static_assert(kCount % 8 == 0 && 8 % kAtOnce == 0);
+  const auto row = static_cast<int>(threadIdx.x % kWarpSize / kPieces);
+  const auto piece = static_cast<int>(threadIdx.x % kPieces);
+  const auto* const from = static_cast<const typename Cell::Code*>(codes) + piece * 8;
+  // The rows that a lane copies differ in bits that piece_offset() doesn't mix with those of its first.
+  const std::uint32_t to = tile + static_cast<std::uint32_t>(piece_offset<kRows>(first + row, piece));
 #pragma unroll 8
-  for (int i = 0; i < kCount * kPieces / kWarpSize; ++i) {
-    const int item = i * kWarpSize + lane;
-    const int row = item / kPieces;
-    const std::int32_t own = __shfl_sync(kWholeWarp, cell, row);
-    const auto* const code = static_cast<const typename Cell::Code*>(codes) + std::int64_t{max(own, 0)} * kDim;
-    const int piece = item % kPieces;
-    copy_piece(tile + piece_offset<kRows>(first + row, piece), code + piece * 8, own >= 0);
+  for (int i = 0; i < kCount; i += kAtOnce) {
+    const std::int32_t own = __shfl_sync(kWholeWarp, cell, i + row);
+    const auto at = (to ^ static_cast<std::uint32_t>(i % 8 * 16)) + static_cast<std::uint32_t>(i * 128);
+    copy_piece(at, from + std::uint64_t{static_cast<std::uint32_t>(max(own, 0))} * kDim, own >= 0);
   }
 }
 
