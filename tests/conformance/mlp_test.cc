@@ -16,6 +16,14 @@ namespace {
 
 class MlpConformance : public BackendTest<> {};
 
+/// Some of which make gates that the exponential takes to the ends of its range, or that are nothing but themselves.
+std::vector<float> gate_biases(std::int64_t count) {
+  constexpr float kSpecial[] = {0.0F, -200.0F, 1e-25F, 90.0F, -0.0F, -45.0F, 1e-42F, -3e30F, 2e30F};
+  std::vector<float> biases = Random(5).floats(count);
+  for (std::size_t i = 0; i < biases.size(); i += 5) biases[i] = kSpecial[i / 5 % std::size(kSpecial)];
+  return biases;
+}
+
 /// An MLP's weights in backend memory.
 struct Mlp {
   Weight gate;
@@ -28,7 +36,7 @@ struct Mlp {
 
   Mlp(Backend& backend, const FormatCase& format, std::int64_t dim, std::int64_t ff)
       : norm(backend, Random(4).floats(dim)),
-        gate_bias(backend, Random(5).floats(ff)),
+        gate_bias(backend, gate_biases(ff)),
         down_bias(backend, Random(6).floats(dim)) {
     WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = ff, .cols = dim};
     gate = backend.place(random_weight(spec)).value();
@@ -41,6 +49,7 @@ struct Mlp {
 };
 
 constexpr float kEps = 1e-5F;
+constexpr Activation kKinds[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwiglu};
 
 enum class How { kOneOperation, kInSteps };
 
@@ -77,7 +86,6 @@ std::size_t first_difference(const std::vector<float>& a, const std::vector<floa
 }
 
 TEST_P(MlpConformance, IsItsSteps) {
-  constexpr Activation kKinds[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwiglu};
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision);
     ASSERT_NE(backend, nullptr);
@@ -98,6 +106,36 @@ TEST_P(MlpConformance, IsItsSteps) {
   }
 }
 
+/// Tokens by the hundred, with rows of zeros among them.
+TEST_P(MlpConformance, RowsOfManyTokens) {
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision);
+    ASSERT_NE(backend, nullptr);
+    const std::int64_t most = backend->name() == "cuda" ? 257 : 43;
+    int which = 0;
+    for (const FormatCase& format : all_format_cases()) {
+      const std::int64_t dim = format.cols_multiple == 1 ? 333 : format.cols_multiple > 64 ? 512 : 320;
+      const std::int64_t ff = format.cols_multiple == 1 ? 203 : format.cols_multiple > 64 ? 768 : 448;
+      Mlp mlp(*backend, format, dim, ff);
+      mlp.activation.kind = kKinds[which++ % std::size(kKinds)];
+      std::vector<float> x = Random(7).floats(most * dim, 0.25F);
+      for (std::int64_t token = 4; token < most; token += 11) std::fill_n(x.begin() + token * dim, dim, 0.0F);
+      const std::vector<float> whole = run(*backend, mlp, x, most, How::kOneOperation);
+      const std::vector<float> steps = run(*backend, mlp, x, most, How::kInSteps);
+      ASSERT_EQ(first_difference(whole, steps), whole.size()) << format.name;
+      for (const std::int64_t tokens : {1, 8, 43, 127, 128, 131, 160}) {
+        const std::int64_t begin = (most - tokens) / 2;
+        if (begin < 0) break;
+        const auto first = x.begin() + begin * dim;
+        const std::vector<float> rows(first, first + tokens * dim);
+        const std::vector<float> expected(whole.begin() + begin * dim, whole.begin() + (begin + tokens) * dim);
+        const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
+        ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
 TEST_P(MlpConformance, NormedLinearIsItsSteps) {
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision);
@@ -110,7 +148,7 @@ TEST_P(MlpConformance, NormedLinearIsItsSteps) {
             backend->place(random_weight({.format = format.format, .layout = format.layout, .rows = 48, .cols = dim}))
                 .value();
         const TestVector norm(*backend, Random(4).floats(dim));
-        for (const std::int64_t tokens : {1, 2, 3, 8, 9, 50}) {
+        for (const std::int64_t tokens : {1, 2, 3, 8, 9, 50, 131}) {
           const TestMatrix x(*backend, tokens, dim, Random(7).floats(tokens * dim, 3.0F));
           const TestMatrix normed(*backend, tokens, dim);
           const TestMatrix y(*backend, tokens, weight.rows);

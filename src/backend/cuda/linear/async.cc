@@ -42,6 +42,49 @@ cudaError_t launch(const CudaContext& context, Packing packing, const AsyncSourc
   }
 }
 
+int row_tiles(const WeightRef& weight, int rows_of_block) { return (weight.rows + rows_of_block - 1) / rows_of_block; }
+
+/// What a linear's launch starts from: no memory for its input, and no row tiles.
+AsyncSource linear_source(const LinearBatch& batch) {
+  AsyncSource source;
+  source.linear = batch;
+  source.x = {.data = nullptr, .units = batch.matrix[0].weight.units, .terms = batch.x.terms};
+  return source;
+}
+
+Result<std::byte*> tiled_memory(CudaContext& context, ScratchSlot slot, const TiledInput& x, int tokens) {
+  const std::int64_t blocks = std::int64_t{(tokens + kBlockTokens - 1) / kBlockTokens} * x.terms;
+  VN_ASSIGN(void* const memory,
+            context.scratch.get(slot, static_cast<std::size_t>(blocks * x.units) * std::size_t{kTileBytes}));
+  return static_cast<std::byte*>(memory);
+}
+
+/// Norms, rounds and tiles a linear's input.
+Status prepare_input(CudaContext& context, AsyncSource& source) {
+  const LinearBatch& batch = source.linear;
+  const InputView& x = batch.x;
+  const std::int64_t cols = batch.matrix[0].weight.cols;
+  VN_ASSIGN(source.x.data, tiled_memory(context, ScratchSlot::kLinearInput, source.x, batch.tokens));
+  if (x.norm.weight != nullptr) {
+    const MatrixView rows = {const_cast<float*>(x.data), batch.tokens, cols, x.stride};
+    return norm_and_tile(context, rows, x.norm, source.x);
+  }
+  VN_CUDA(tile_input(x, batch.tokens, cols, source.x, context.stream));
+  return {};
+}
+
+/// With the tiles of tokens that do best.
+Status launch_linear(const CudaContext& context, AsyncSource& source) {
+  const int terms = source.x.terms;
+  const int tokens = source.linear.tokens;
+  source.blocks = terms == 1 ? choose_blocks(context, tokens, source.row_tiles) : terms;
+  const int tokens_a_tile = source.blocks * kBlockTokens / terms;
+  source.token_tiles = (tokens + tokens_a_tile - 1) / tokens_a_tile;
+  const std::int64_t jobs = std::int64_t{(source.row_tiles + 1) / 2} * source.token_tiles;
+  VN_CUDA(launch(context, source.linear.matrix[0].weight.packing, source, jobs));
+  return {};
+}
+
 AsyncSource expert_source(const AsyncExperts& experts, int rows_of_block) {
   AsyncSource source;
   source.experts = experts.batch;
@@ -60,25 +103,24 @@ bool has_async(const CudaContext& context, Packing packing) {
 }
 
 Status multiply_async(CudaContext& context, const LinearBatch& batch) {
-  AsyncSource source;
-  source.linear = batch;
-  source.x.terms = batch.x.terms;
-  source.x.units = batch.matrix[0].weight.units;
-  const std::int64_t blocks = std::int64_t{(batch.tokens + kBlockTokens - 1) / kBlockTokens} * batch.x.terms;
-  VN_ASSIGN(void* const memory,
-            context.scratch.get(ScratchSlot::kLinearInput,
-                                static_cast<std::size_t>(blocks * source.x.units) * std::size_t{kTileBytes}));
-  source.x.data = static_cast<std::byte*>(memory);
-  VN_CUDA(tile_input(batch.x, batch.tokens, batch.matrix[0].weight.cols, source.x, context.stream));
-  for (int i = 0; i < batch.count; ++i) {
-    source.row_tiles += (batch.matrix[i].weight.rows + kRowsOfBlock - 1) / kRowsOfBlock;
-  }
-  source.blocks = batch.x.terms == 1 ? choose_blocks(context, batch.tokens, source.row_tiles) : batch.x.terms;
-  const int tokens_a_tile = source.blocks * kBlockTokens / batch.x.terms;
-  source.token_tiles = (batch.tokens + tokens_a_tile - 1) / tokens_a_tile;
-  const std::int64_t jobs = std::int64_t{(source.row_tiles + 1) / 2} * source.token_tiles;
-  VN_CUDA(launch(context, batch.matrix[0].weight.packing, source, jobs));
-  return {};
+  AsyncSource source = linear_source(batch);
+  VN_TRY(prepare_input(context, source));
+  for (int i = 0; i < batch.count; ++i) source.row_tiles += row_tiles(batch.matrix[i].weight, kRowsOfBlock);
+  return launch_linear(context, source);
+}
+
+Status multiply_async_gated(CudaContext& context, const LinearBatch& gate_up, const ActivationSpec& spec,
+                            const LinearBatch& down) {
+  AsyncSource source = linear_source(gate_up);
+  AsyncSource last = linear_source(down);
+  VN_TRY(prepare_input(context, source));
+  VN_ASSIGN(last.x.data, tiled_memory(context, ScratchSlot::kMlpHidden, last.x, down.tokens));
+  source.spec = spec;
+  source.hidden = last.x;
+  source.row_tiles = row_tiles(gate_up.matrix[0].weight, kRowsOfBlock / 2);
+  VN_TRY(launch_linear(context, source));
+  last.row_tiles = row_tiles(down.matrix[0].weight, kRowsOfBlock);
+  return launch_linear(context, last);
 }
 
 cudaError_t async_experts(const CudaContext& context, Packing packing, const AsyncExperts& experts) {

@@ -10,8 +10,12 @@ namespace vernier::cuda {
 /// Whether these kernels run on the device, are part of this build (which must be for sm_90a) and know the packing.
 [[nodiscard]] bool has_async(const CudaContext& context, Packing packing);
 
-/// A linear of such weights; rounds and tiles the input.
+/// A linear of such weights; norms, rounds and tiles the input.
 [[nodiscard]] Status multiply_async(CudaContext& context, const LinearBatch& batch);
+/// The output of `down`, a batch of one matrix, over act(gate, up), the two matrices of `gate_up`, packed alike.
+/// Nothing is written where gate_up's y are, and down's input is not looked at.
+[[nodiscard]] Status multiply_async_gated(CudaContext& context, const LinearBatch& gate_up, const ActivationSpec& spec,
+                                          const LinearBatch& down);
 
 /// What the products of a step's experts share.
 struct AsyncExperts {

@@ -44,6 +44,7 @@ __device__ inline AsyncJob async_linear_job(const AsyncSource& source, int numbe
   const int token_tile = begin + rest % width;
   const int most = source.blocks * kBlockTokens / source.x.terms;
   ProductJob product = linear_job(source.linear, {async_rows(source), most}, min(row_tile, source.row_tiles - 1), 0);
+  product.second = &source.linear.matrix[1];
   product.first_token = token_tile * most;
   product.end_token = min(product.first_token + most, source.linear.tokens);
   AsyncJob job = async_job(source, product, group);
@@ -84,7 +85,7 @@ struct AsyncBlock {
     float values[kValues];
     finish_sums<kBlocks>(job, row, totals, values);
     if (source.hidden.data != nullptr) {
-      store_gated(job, source.spec, source.hidden, values, shared.exchange);
+      store_gated<kTerms>(job, source.spec, source.hidden, values, shared.exchange);
     } else if (is_whole(job, row, kValues * 2)) {
       store_whole_rows(job, row, values);
     } else {

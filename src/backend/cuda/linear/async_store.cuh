@@ -2,7 +2,7 @@
 // input of the next product.
 #pragma once
 
-#include "backend/cuda/experts/gate.cuh"
+#include "backend/cuda/experts/gate_all.cuh"
 #include "backend/cuda/linear/async_product.cuh"
 
 namespace vernier::cuda {
@@ -107,45 +107,62 @@ __device__ __forceinline__ bool is_whole(const AsyncJob& job, int row, int token
          row - static_cast<int>(threadIdx.x) % 32 / 4 + kTileRows <= job.matrix->weight.rows;
 }
 
-/// One value of act(gate, up) into the tiles.
-__device__ __forceinline__ void put_hidden(float value, int token, int col, int terms, std::byte* tiles) {
-  std::byte* const at = tiles + token / kBlockTokens * terms * kTileBytes + tiled_offset(token % kBlockTokens, col);
-  if (terms == 1) {
+/// One value of act(gate, up) into a tile, or its terms into as many.
+template <int kTerms>
+__device__ __forceinline__ void put_hidden(float value, std::byte* at) {
+  if constexpr (kTerms == 1) {
     *reinterpret_cast<std::uint16_t*>(at) = static_cast<std::uint16_t>(round_pair(value, 0.0F));
     return;
   }
   const Bf16Terms split = split_terms(value);
 #pragma unroll
-  for (int term = 0; term < 3; ++term) {
+  for (int term = 0; term < kTerms; ++term) {
     *reinterpret_cast<std::uint16_t*>(at + term * kTileBytes) = upper_half(split.term[term]);
   }
 }
 
-/// Group 0 has the sums of gate, group 1 those of up.
-template <int kValues>
+/// Group 0 has the sums of gate, group 1 those of up, of kValues / 2 tokens. They meet 32 tokens at a time: a group
+/// then takes every other token.
+template <int kTerms, int kValues>
 __device__ __forceinline__ void store_gated(const AsyncJob& job, const ActivationSpec& spec, const TiledInput& hidden,
-                                            const float (&values)[kValues], GateExchange& exchange) {
-  const int group = static_cast<int>(threadIdx.x) / 128;
-  const int thread = static_cast<int>(threadIdx.x) % 128;
+                                            float (&values)[kValues], GateExchange& exchange) {
+  constexpr int kAtOnce = 16;
+  int own = static_cast<int>(threadIdx.x);
+  asm volatile(""
+               : "+r"(own));  // else what follows from it is made once for all jobs, and takes registers all the while
+  const int group = own / 128;
+  const int thread = own % 128;
   const int col = thread / 32 * 16 + thread % 32 / 4;
   const int cols = job.matrix->weight.rows - job.row;  // the others become zeros
-#pragma unroll
-  for (int begin = 0; begin < kValues; begin += 16) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) exchange.values[group][i][thread] = values[begin + i];
-    sync_multipliers();
+  const int token = thread % 4 * 2 + group;            // and every eighth from there
+  const bool has[2] = {col < cols, col + 8 < cols};
+  const int at[2] = {tiled_offset(token, col), tiled_offset(token, col + 8)};
+  std::byte* tile = exchange.tiles;
 #pragma unroll 1
-    for (int i = group; i < 16; i += 2) {
-      const int own = col + i % 4 / 2 * 8;
-      const int token = (begin + i) / 4 * 8 + thread % 4 * 2 + i % 2;
-      const float result = gated(spec, exchange.values[0][i][thread], exchange.values[1][i][thread]);
-      put_hidden(own < cols ? result : 0.0F, token, own, hidden.terms, exchange.tiles);
+  for (int begin = 0; begin < kValues; begin += kAtOnce) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) exchange.values[group][i][thread] = values[i];
+#pragma unroll
+    for (int i = kAtOnce; i < kValues; ++i) values[i - kAtOnce] = values[i];
+    sync_multipliers();
+    float gate[kAtOnce / 2];
+    float up[kAtOnce / 2];
+#pragma unroll
+    for (int i = 0; i < kAtOnce / 2; ++i) {
+      gate[i] = exchange.values[0][2 * i + group][thread];
+      up[i] = exchange.values[1][2 * i + group][thread];
     }
+    gate_all(spec, gate, up);
+#pragma unroll
+    for (int i = 0; i < kAtOnce / 2; ++i) {
+      put_hidden<kTerms>(has[i % 2] ? gate[i] : 0.0F, tile + at[i % 2] + i / 2 * tiled_offset(8, 0));
+    }
+    tile += kTerms * kTileBytes;
     sync_multipliers();
   }
   if (job.stores) {
     constexpr int kPieces = kTileBytes / 16;
-    for (int i = static_cast<int>(threadIdx.x); i < job.blocks * kPieces; i += 256) {
+    for (int i = own; i < job.blocks * kPieces; i += 256) {
       reinterpret_cast<uint4*>(hidden.tile(job.block + i / kPieces, job.row / kUnitCols))[i % kPieces] =
           reinterpret_cast<const uint4*>(exchange.tiles)[i];
     }

@@ -17,6 +17,9 @@
 namespace vernier::cuda {
 namespace {
 
+/// So many rows of x that grids and indices stay within 32 bits.
+constexpr std::int64_t kMostTokens = 65535;
+
 void add_output(const LinearOutput& output, const WeightRef& weight, LinearBatch& batch) {
   const int i = batch.count++;
   batch.matrix[i] = {weight, output.bias.empty() ? nullptr : output.bias.data()};
@@ -115,6 +118,38 @@ LinearBatch make_batch(const CudaContext& context, const MatrixView& x, const In
   return batch;
 }
 
+/// The products of a dense MLP.
+struct MlpBatches {
+  LinearBatch gate_up;
+  LinearBatch down;  ///< its input is what the first two make
+  ActivationSpec activation;
+};
+
+/// fused_mlp() of few tokens.
+Result<bool> narrow_mlp(CudaContext& context, MlpBatches& mlp) {
+  constexpr int kMostColumns = 8;  // that the kernel of gate and up has
+  LinearBatch& first = mlp.gate_up;
+  LinearBatch& last = mlp.down;
+  const WeightRef& down = last.matrix[0].weight;
+  const Packing packing = first.matrix[0].weight.packing;
+  if (first.tokens * first.x.terms > kMostColumns) return false;
+  if (packing == Packing::kNone || down.packing == Packing::kNone) return false;
+  if (narrow_kernels(packing).gated == nullptr) return false;
+  // The activation is rounded as the input of `down` would be; sums of its columns nobody makes.
+  const std::int64_t stride = std::int64_t{down.units} * kUnitCols;
+  if (wants_sums(down)) return false;
+  const std::size_t bytes = static_cast<std::size_t>(first.tokens * first.x.terms * stride) * 2;
+  VN_ASSIGN(void* const hidden, context.scratch.get(ScratchSlot::kMlpHidden, bytes));
+  if (stride != down.cols) VN_CUDA(cudaMemsetAsync(hidden, 0, bytes, context.stream));
+  const GatedOutput gated = {.spec = mlp.activation, .hidden = static_cast<std::uint16_t*>(hidden), .stride = stride};
+  VN_TRY(prepare_input(context, first));
+  VN_CUDA(narrow_kernels(packing).gated(first, gated, context.stream));
+  last.x.rounded = gated.hidden;
+  last.x.rounded_stride = stride;
+  VN_TRY(multiply(context, last));
+  return true;
+}
+
 Status linear_chunk(CudaContext& context, const LinearArgs& args, std::int64_t first, std::int64_t tokens) {
   InputNorm norm = args.norm;
   if (norm.present()) norm.y = norm.y.slice_rows(first, tokens);
@@ -149,10 +184,7 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     VN_CUDA(tile_linear(batch, context.stream));
     return {};
   }
-  if (is_async(context, batch)) {
-    VN_TRY(norm_first(context, batch));
-    return multiply_async(context, batch);
-  }
+  if (is_async(context, batch)) return multiply_async(context, batch);
   if (is_wide(context, batch)) {
     VN_TRY(round_once(context, batch));
     VN_CUDA(wide_linear(packing, batch, context.stream));
@@ -164,8 +196,6 @@ Status multiply(CudaContext& context, LinearBatch batch) {
 }
 
 Status linear(CudaContext& context, const LinearArgs& args) {
-  // So many rows of x that grids and indices stay within 32 bits.
-  constexpr std::int64_t kMostTokens = 65535;
   if (args.norm.present() && args.norm.weight.empty()) {
     VN_TRY(rms_norm(context, norm_of(args)));
     return linear(context, after_norm(args));
@@ -178,34 +208,21 @@ Status linear(CudaContext& context, const LinearArgs& args) {
 
 Result<bool> fused_mlp(CudaContext& context, const GatedMlpArgs& args) {
   if (args.norm.present() && args.norm.weight.empty()) return false;
-  LinearBatch first = make_batch(context, args.x, args.norm);
-  constexpr std::int64_t kMostColumns = 8;  // that the kernel of gate and up has
-  if (args.x.rows * first.x.terms > kMostColumns) return false;
+  if (args.x.rows > kMostTokens) return false;
+  MlpBatches mlp = {make_batch(context, args.x, args.norm), make_batch(context, args.gate.y, {}), args.activation};
   for (const LinearOutput* output : {&args.gate, &args.up}) {
     VN_ASSIGN(const WeightRef weight, weight_ref(*output->weight));
-    add_output(*output, weight, first);
+    add_output(*output, weight, mlp.gate_up);
   }
   VN_ASSIGN(const WeightRef down, weight_ref(*args.down.weight));
-  const Packing packing = first.matrix[0].weight.packing;
-  if (packing == Packing::kNone || first.matrix[1].weight.packing != packing || down.packing == Packing::kNone) {
-    return false;
+  add_output(args.down, down, mlp.down);
+  const MatrixRef* const first = mlp.gate_up.matrix;
+  if (first[0].weight.packing != first[1].weight.packing) return false;
+  if (is_async(context, mlp.gate_up) && is_async(context, mlp.down)) {
+    VN_TRY(multiply_async_gated(context, mlp.gate_up, mlp.activation, mlp.down));
+    return true;
   }
-  if (narrow_kernels(packing).gated == nullptr) return false;
-  // The activation is rounded as the input of `down` would be; sums of its columns nobody makes.
-  const std::int64_t stride = std::int64_t{down.units} * kUnitCols;
-  if (wants_sums(down)) return false;
-  const std::size_t bytes = static_cast<std::size_t>(args.x.rows * first.x.terms * stride) * 2;
-  VN_ASSIGN(void* const hidden, context.scratch.get(ScratchSlot::kMlpHidden, bytes));
-  if (stride != down.cols) VN_CUDA(cudaMemsetAsync(hidden, 0, bytes, context.stream));
-  const GatedOutput gated = {.spec = args.activation, .hidden = static_cast<std::uint16_t*>(hidden), .stride = stride};
-  VN_TRY(prepare_input(context, first));
-  VN_CUDA(narrow_kernels(packing).gated(first, gated, context.stream));
-  LinearBatch last = make_batch(context, args.gate.y, {});
-  last.x.rounded = gated.hidden;
-  last.x.rounded_stride = stride;
-  add_output(args.down, down, last);
-  VN_TRY(multiply(context, last));
-  return true;
+  return narrow_mlp(context, mlp);
 }
 
 Status embed(CudaContext& context, const EmbedArgs& args) {

@@ -17,7 +17,7 @@ namespace vernier::cuda {
 
 /// These enqueue kernels and don't wait. Arguments have passed check_args().
 [[nodiscard]] Status linear(CudaContext& context, const LinearArgs& args);
-/// gated_mlp() in two launches; false, and nothing is done, where there are no kernels for it.
+/// gated_mlp() in two launches of products; false, and nothing is done, where there are no kernels for it.
 [[nodiscard]] Result<bool> fused_mlp(CudaContext& context, const GatedMlpArgs& args);
 [[nodiscard]] Status embed(CudaContext& context, const EmbedArgs& args);
 

@@ -69,7 +69,11 @@ struct TokenTiles {
 /// become zeros.
 [[nodiscard]] cudaError_t tile_input(const InputView& x, std::int64_t rows, std::int64_t cols, const TiledInput& to,
                                      cudaStream_t stream);
-/// The same of experts' tokens, gathered: x's row of a use is use / top_k.
+/// rms_norm() of the rows of `x` into tiles; columns as above, but rows beyond the last stay as they are: products with
+/// them go nowhere.
+[[nodiscard]] Status norm_and_tile(CudaContext& context, const MatrixView& x, const RowNorm& norm,
+                                   const TiledInput& to);
+/// tile_input() of experts' tokens, gathered: x's row of a use is use / top_k.
 [[nodiscard]] cudaError_t tile_expert_input(const ExpertBatch& batch, const TokenTiles& tiles, std::int64_t most_tiles,
                                             const TiledInput& to, cudaStream_t stream);
 

@@ -1,6 +1,7 @@
-// RMS norm of rows, with the residual's addition in the same pass, to fp32 or to the bf16 terms that products read. One
-// block a row; the row stays in registers between the two passes where it is short enough.
+// RMS norm of rows, with the residual's addition in the same pass, to fp32 or to the bf16 terms that products read, in
+// rows or in tiles. One block a row; the row stays in registers between the two passes where it is short enough.
 #include "backend/cuda/linear/narrow_input.cuh"
+#include "backend/cuda/linear/tiled_input.h"
 #include "backend/cuda/ops/launch.h"
 #include "backend/cuda/ops/math.cuh"
 #include "backend/cuda/ops/ops.h"
@@ -11,13 +12,17 @@ namespace {
 constexpr int kHeld = 4;  ///< fours of columns that a thread keeps
 constexpr unsigned kMostThreads = 512;
 
+/// Where the normed rows go.
+enum class NormTo : std::uint8_t { kFloats, kTerms, kTiles };
+
 struct NormRows {
-  MatrixView x;
-  MatrixView y;
-  NormedRows rounded;   ///< instead of y
-  MatrixView residual;  ///< data null: none
-  const float* weight;  ///< null: ones
-  float eps;
+  MatrixView x = {};
+  MatrixView y = {};              ///< kFloats
+  NormedRows rounded = {};        ///< kTerms
+  TiledInput tiled = {};          ///< kTiles
+  MatrixView residual = {};       ///< data null: none
+  const float* weight = nullptr;  ///< null: ones
+  float eps = 0.0F;
 };
 
 /// The sum over the block in every thread. `partial` holds a number a warp.
@@ -54,9 +59,34 @@ __device__ void store_four(float* row, std::int64_t col, std::int64_t dim, float
   if (col + 3 < dim) row[col + 3] = value.w;
 }
 
+/// Two columns of a row of 32 into its first tile and those of its other terms.
+__device__ void store_pair(const TiledInput& to, std::byte* at, float low, float high) {
+  if (to.terms == 1) {
+    *reinterpret_cast<std::uint32_t*>(at) = round_pair(low, high);
+    return;
+  }
+  const Bf16Terms split[2] = {split_terms(low), split_terms(high)};
+#pragma unroll
+  for (int term = 0; term < 3; ++term) {
+    *reinterpret_cast<std::uint32_t*>(at + std::int64_t{term} * to.units * kTileBytes) =
+        pack_upper_halves(split[0].term[term], split[1].term[term]);
+  }
+}
+
+/// Four columns of row `index` into tiles, `at` being a multiple of four.
+__device__ void store_tiled(const TiledInput& to, std::int64_t index, std::int64_t at, float4 value) {
+  const int row = static_cast<int>(index % kBlockTokens);
+  const int col = static_cast<int>(at % kUnitCols);
+  std::byte* const tile = to.tile(index / kBlockTokens * to.terms, static_cast<int>(at / kUnitCols));
+  store_pair(to, tile + tiled_offset(row, col), value.x, value.y);
+  store_pair(to, tile + tiled_offset(row, col + 2), value.z, value.w);
+}
+
 /// What the kernel does with four columns of its row.
-template <bool kAligned, bool kRounds>
+template <bool kAligned, NormTo kTo>
 struct Row {
+  const NormRows& rows;
+  std::int64_t index;
   float* x;
   float* y;
   std::uint16_t* rounded;
@@ -80,21 +110,26 @@ struct Row {
   }
   __device__ void put(std::int64_t at, float4 v, float4 w, float factor) const {
     const float4 result = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
-    if constexpr (kRounds) {
+    if constexpr (kTo == NormTo::kTerms) {
       if (at < rounded_stride) store_columns(rounded + at, static_cast<int>(rounded_stride), terms, result);
+    } else if constexpr (kTo == NormTo::kTiles) {
+      if (at < end()) store_tiled(rows.tiled, index, at, result);
     } else {
       store_four<kAligned>(y, at, dim, result);
     }
   }
   /// Where the columns end that are written.
-  __device__ std::int64_t end() const { return kRounds ? rounded_stride : dim; }
+  __device__ std::int64_t end() const {
+    if constexpr (kTo == NormTo::kTiles) return std::int64_t{rows.tiled.units} * kUnitCols;
+    return kTo == NormTo::kTerms ? rounded_stride : dim;
+  }
 };
 
 __device__ float squares_of(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
 
 /// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
 /// which a decode step fetches anew in every layer.
-template <bool kAligned, bool kRounds>
+template <bool kAligned, NormTo kTo>
 __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_constant__ NormRows rows) {
   release_successor();
   __shared__ float partial[kWarpSize];
@@ -102,7 +137,9 @@ __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_
   const std::int64_t first = std::int64_t{threadIdx.x} * 4;
   const std::int64_t step = std::int64_t{blockDim.x} * 4;
   const NormedRows& rounded = rows.rounded;
-  const Row<kAligned, kRounds> row = {
+  const Row<kAligned, kTo> row = {
+      rows,
+      index,
       rows.x.data + index * rows.x.stride,
       rows.y.data + index * rows.y.stride,
       rounded.data + index * rounded.terms * rounded.stride,
@@ -144,25 +181,33 @@ LaunchShape shape_of(const MatrixView& x) {
   return {dim3(static_cast<unsigned>(x.rows)), dim3(threads)};
 }
 
+bool is_aligned(const NormRows& rows) {
+  return rows.x.cols % 4 == 0 && is_aligned(rows.x.data, rows.x.stride) && is_aligned(rows.y.data, rows.y.stride) &&
+         is_aligned(rows.residual.data, rows.residual.stride) && is_aligned(rows.weight, 0);
+}
+
+template <NormTo kTo>
+Status launch_norm(const CudaContext& context, const NormRows& rows) {
+  return is_aligned(rows) ? launch(context, shape_of(rows.x), rms_norm_kernel<true, kTo>, rows)
+                          : launch(context, shape_of(rows.x), rms_norm_kernel<false, kTo>, rows);
+}
+
 }  // namespace
 
 Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
-  const MatrixView residual = args.residual != nullptr ? *args.residual : MatrixView{};
-  const float* const weight = args.weight.empty() ? nullptr : args.weight.data();
-  const NormRows rows = {
-      .x = args.x, .y = args.y, .rounded = {}, .residual = residual, .weight = weight, .eps = args.eps};
-  const bool aligned = args.x.cols % 4 == 0 && is_aligned(args.x.data, args.x.stride) &&
-                       is_aligned(args.y.data, args.y.stride) && is_aligned(residual.data, residual.stride) &&
-                       is_aligned(weight, 0);
-  return aligned ? launch(context, shape_of(args.x), rms_norm_kernel<true, false>, rows)
-                 : launch(context, shape_of(args.x), rms_norm_kernel<false, false>, rows);
+  NormRows rows = {.x = args.x, .y = args.y};
+  if (args.residual != nullptr) rows.residual = *args.residual;
+  rows.weight = args.weight.empty() ? nullptr : args.weight.data();
+  rows.eps = args.eps;
+  return launch_norm<NormTo::kFloats>(context, rows);
 }
 
 Status norm_and_round(CudaContext& context, const MatrixView& x, const RowNorm& norm, const NormedRows& to) {
-  const NormRows rows = {.x = x, .y = {}, .rounded = to, .residual = {}, .weight = norm.weight, .eps = norm.eps};
-  const bool aligned = x.cols % 4 == 0 && is_aligned(x.data, x.stride) && is_aligned(norm.weight, 0);
-  return aligned ? launch(context, shape_of(x), rms_norm_kernel<true, true>, rows)
-                 : launch(context, shape_of(x), rms_norm_kernel<false, true>, rows);
+  return launch_norm<NormTo::kTerms>(context, {.x = x, .rounded = to, .weight = norm.weight, .eps = norm.eps});
+}
+
+Status norm_and_tile(CudaContext& context, const MatrixView& x, const RowNorm& norm, const TiledInput& to) {
+  return launch_norm<NormTo::kTiles>(context, {.x = x, .tiled = to, .weight = norm.weight, .eps = norm.eps});
 }
 
 }  // namespace vernier::cuda
