@@ -1,5 +1,7 @@
 // RMS norm of rows, with the residual's addition in the same pass, to fp32 or to the bf16 terms that products read, in
 // rows or in tiles. One block a row; the row stays in registers between the two passes where it is short enough.
+#include <algorithm>
+
 #include "backend/cuda/linear/narrow_input.cuh"
 #include "backend/cuda/linear/tiled_input.h"
 #include "backend/cuda/ops/launch.h"
@@ -85,7 +87,7 @@ __device__ void store_tiled(const TiledInput& to, std::int64_t index, std::int64
 /// What the kernel does with four columns of its row.
 template <bool kAligned, NormTo kTo>
 struct Row {
-  const NormRows& rows;
+  const NormRows* rows;
   std::int64_t index;
   float* x;
   float* y;
@@ -113,60 +115,86 @@ struct Row {
     if constexpr (kTo == NormTo::kTerms) {
       if (at < rounded_stride) store_columns(rounded + at, static_cast<int>(rounded_stride), terms, result);
     } else if constexpr (kTo == NormTo::kTiles) {
-      if (at < end()) store_tiled(rows.tiled, index, at, result);
+      if (at < end()) store_tiled(rows->tiled, index, at, result);
     } else {
       store_four<kAligned>(y, at, dim, result);
     }
   }
   /// Where the columns end that are written.
   __device__ std::int64_t end() const {
-    if constexpr (kTo == NormTo::kTiles) return std::int64_t{rows.tiled.units} * kUnitCols;
+    if constexpr (kTo == NormTo::kTiles) return std::int64_t{rows->tiled.units} * kUnitCols;
     return kTo == NormTo::kTerms ? rounded_stride : dim;
   }
 };
 
 __device__ float squares_of(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
 
+template <bool kAligned, NormTo kTo>
+__device__ Row<kAligned, kTo> row_of(const NormRows& rows, std::int64_t index) {
+  const NormedRows& rounded = rows.rounded;
+  return {&rows,
+          index,
+          rows.x.data + index * rows.x.stride,
+          rows.y.data + index * rows.y.stride,
+          rounded.data + index * rounded.terms * rounded.stride,
+          rounded.stride,
+          rounded.terms,
+          rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr,
+          rows.weight,
+          rows.x.cols};
+}
+
 /// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
-/// which a decode step fetches anew in every layer.
+/// which a decode step fetches anew in every layer. A block takes one row, or of tiles, of which there are many, one
+/// after the other, the next on its way while it is at one.
 template <bool kAligned, NormTo kTo>
 __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_constant__ NormRows rows) {
   release_successor();
-  __shared__ float partial[kWarpSize];
-  const std::int64_t index = blockIdx.x;
+  __shared__ float partial[2][kWarpSize];
   const std::int64_t first = std::int64_t{threadIdx.x} * 4;
   const std::int64_t step = std::int64_t{blockDim.x} * 4;
-  const NormedRows& rounded = rows.rounded;
-  const Row<kAligned, kTo> row = {
-      rows,
-      index,
-      rows.x.data + index * rows.x.stride,
-      rows.y.data + index * rows.y.stride,
-      rounded.data + index * rounded.terms * rounded.stride,
-      rounded.stride,
-      rounded.terms,
-      rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr,
-      rows.weight,
-      rows.x.cols};
-  float4 weight[kHeld];  // no kernel writes it: on its way before there is input
+  std::int64_t index = blockIdx.x;
+  Row<kAligned, kTo> row = row_of<kAligned, kTo>(rows, index);
+  constexpr bool kHoldsWeight = kTo != NormTo::kTiles;  // else its registers are the next row's
+  [[maybe_unused]] float4 weight[kHeld];                // no kernel writes it: on its way before there is input
+  if constexpr (kHoldsWeight) {
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) weight[i] = row.weights(first + i * step);
+    for (int i = 0; i < kHeld; ++i) weight[i] = row.weights(first + i * step);
+  }
   wait_for_predecessor();
   float4 held[kHeld];
-  float squares = 0.0F;
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) held[i] = row.take(first + i * step);
+  for (int turn = 0;; turn ^= 1) {
+    float squares = 0.0F;
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) squares += squares_of(held[i]);
+    for (int i = 0; i < kHeld; ++i) squares += squares_of(held[i]);
 #pragma unroll 1
-  for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) squares += squares_of(row.take(at));
-  const float mean = block_sum(squares, partial) / static_cast<float>(row.dim);
-  const float factor = 1.0F / sqrtf(mean + rows.eps);
+    for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) squares += squares_of(row.take(at));
+    [[maybe_unused]] float4 next[kHeld];
+    if constexpr (kTo == NormTo::kTiles) {
+      index += gridDim.x;
+      if (index < rows.x.rows) {
+        const Row<kAligned, kTo> coming = row_of<kAligned, kTo>(rows, index);
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) row.put(first + i * step, held[i], weight[i], factor);
+        for (int i = 0; i < kHeld; ++i) next[i] = coming.take(first + i * step);
+      }
+    }
+    const float mean = block_sum(squares, partial[turn]) / static_cast<float>(row.dim);
+    const float factor = 1.0F / sqrtf(mean + rows.eps);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) {
+      row.put(first + i * step, held[i], kHoldsWeight ? weight[i] : row.weights(first + i * step), factor);
+    }
 #pragma unroll 1
-  for (std::int64_t at = first + kHeld * step; at < row.end(); at += step) {
-    row.put(at, load_four<kAligned>(row.x, at, row.dim), row.weights(at), factor);
+    for (std::int64_t at = first + kHeld * step; at < row.end(); at += step) {
+      row.put(at, load_four<kAligned>(row.x, at, row.dim), row.weights(at), factor);
+    }
+    if constexpr (kTo != NormTo::kTiles) return;
+    if (index >= rows.x.rows) return;
+    row = row_of<kAligned, kTo>(rows, index);
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i) held[i] = next[i];
   }
 }
 
@@ -188,8 +216,13 @@ bool is_aligned(const NormRows& rows) {
 
 template <NormTo kTo>
 Status launch_norm(const CudaContext& context, const NormRows& rows) {
-  return is_aligned(rows) ? launch(context, shape_of(rows.x), rms_norm_kernel<true, kTo>, rows)
-                          : launch(context, shape_of(rows.x), rms_norm_kernel<false, kTo>, rows);
+  LaunchShape shape = shape_of(rows.x);
+  if constexpr (kTo == NormTo::kTiles) {
+    constexpr unsigned kThreadsAtOnce = 1024;  // of a multiprocessor
+    shape.grid.x = std::min(shape.grid.x, static_cast<unsigned>(context.num_sms) * (kThreadsAtOnce / shape.block.x));
+  }
+  return is_aligned(rows) ? launch(context, shape, rms_norm_kernel<true, kTo>, rows)
+                          : launch(context, shape, rms_norm_kernel<false, kTo>, rows);
 }
 
 }  // namespace
