@@ -28,7 +28,12 @@ class ExpertExecutor {
   [[nodiscard]] virtual Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) = 0;
   /// Takes the memory that the executor works with; once, when the model and its caches have theirs.
   [[nodiscard]] virtual Status prepare() = 0;
-  /// True where run() only calls operations of the model's backend, the same ones whatever the choices are.
+  /// A step begins: one of decoding, of so many tokens, or another, with 0.
+  virtual void begin_step(std::int64_t /*decode_rows*/) {}
+  /// All operations of the step that began last have ended.
+  virtual void end_step() {}
+  /// True where run() will, for the step that began last, only call operations of the model's backend, the same ones
+  /// whatever the choices are.
   [[nodiscard]] virtual bool is_repeatable() const { return false; }
   /// All zeros where experts don't move.
   [[nodiscard]] virtual ExpertMoves moves() { return {}; }

@@ -209,4 +209,15 @@ void ExpertRecords::append_at(std::int32_t layer, std::int32_t expert, const std
   to.down_bias.push_back(moved(from.down_bias, base, slot));
 }
 
+ExpertSlotsSetup::Bank ExpertRecords::at_home(std::int32_t layer) const {
+  ExpertSlotsSetup::Bank bank;
+  const auto& experts = banks_[static_cast<std::size_t>(layer)].experts;
+  for (std::size_t e = 0; e < experts.size(); ++e) {
+    const Record& record = experts[e].record;
+    bank.records.push_back({record.data, record.size_bytes});
+    append_at(layer, static_cast<std::int32_t>(e), record.data, bank.experts);
+  }
+  return bank;
+}
+
 }  // namespace vernier

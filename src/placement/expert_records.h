@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/expert_slots.h"
 #include "backend/record_placer.h"
 #include "base/thread_pool.h"
 
@@ -62,6 +63,8 @@ class ExpertRecords {
   [[nodiscard]] Status place(std::int32_t layer, const ExpertWeights& bank, std::span<const Arrival> arrivals);
   /// The bytes to copy. `bank` is the layer's, which kFile reads.
   [[nodiscard]] Result<Record> fetch(std::int32_t layer, std::int32_t expert, const ExpertWeights& bank);
+  /// With kMemory: all records of a layer, and the experts as they lie there.
+  [[nodiscard]] ExpertSlotsSetup::Bank at_home(std::int32_t layer) const;
   /// Appends the expert, which was fetched at some time, to `to` as it is once its record lies at `slot`.
   void append_at(std::int32_t layer, std::int32_t expert, const std::byte* slot, ExpertWeights& to) const;
 

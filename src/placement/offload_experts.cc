@@ -11,7 +11,10 @@ namespace vernier {
 namespace {
 
 /// Rows up to which a step counts as decoding: there the host may take a share.
-constexpr std::int64_t kDecodeRows = 8;
+constexpr std::int64_t kDecodeRows = StepLanes::kMostRows;
+/// Rows up to which a device fills slots by itself. It copies before it computes, where the host's waves do both at a
+/// time; so it's for steps in which computing takes next to nothing.
+constexpr std::int64_t kMostDeviceRows = 128;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -56,22 +59,80 @@ Status OffloadExpertExecutor::prepare() {
                           top_k_);
   }
   VN_ASSIGN(slots_, device_.allocate(static_cast<std::size_t>(count) * record));
-  VN_ASSIGN(auto policy, create_eviction_policy(options_.policy, static_cast<std::int32_t>(count)));
-  cache_ = std::make_unique<SlotCache>(records_.num_layers(), records_.num_experts(), static_cast<std::int32_t>(count),
-                                       std::move(policy));
+  num_slots_ = static_cast<std::int32_t>(count);
+  VN_TRY(create_cache());
+  VN_TRY(create_device_slots());
   VN_ASSIGN(lane_, device_.create_copy_lane());
   VN_TRY(records_.reserve_staging(std::max<std::int64_t>(options_.num_staged, 1)));
   place_.assign(static_cast<std::size_t>(records_.num_experts()), -1);
   return {};
 }
 
+Status OffloadExpertExecutor::create_cache() {
+  VN_ASSIGN(auto policy, create_eviction_policy(options_.policy, num_slots_));
+  cache_ = std::make_unique<SlotCache>(records_.num_layers(), records_.num_experts(), num_slots_, std::move(policy));
+  return {};
+}
+
+/// Where the device can do it, and its books are like the host's.
+Status OffloadExpertExecutor::create_device_slots() {
+  auto* const able = dynamic_cast<ExpertSlotDevice*>(&device_);
+  if (able == nullptr || options_.policy != "lru" || options_.store != ExpertStore::kMemory) return {};
+  std::vector<ExpertSlotsSetup::Bank> banks;
+  for (std::int32_t layer = 0; layer < records_.num_layers(); ++layer) banks.push_back(records_.at_home(layer));
+  VN_ASSIGN(device_slots_, able->create_expert_slots({.banks = banks,
+                                                      .slots = static_cast<std::byte*>(slots_.data()),
+                                                      .slot_bytes = records_.largest_record(),
+                                                      .num_slots = num_slots_}));
+  return {};
+}
+
+bool OffloadExpertExecutor::leaves_to_device(const ExpertMlpArgs& args) const {
+  const std::int64_t most = std::min<std::int64_t>(args.x.rows * args.top_k, std::ssize(args.experts->gate));
+  return device_slots_ != nullptr && !shares_step_ && args.x.rows <= kMostDeviceRows && most <= num_slots_;
+}
+
+/// Makes cache_ what the device has made of it since.
+Status OffloadExpertExecutor::read_books(std::uint32_t turn) {
+  if (turn == known_turn_) return {};
+  VN_ASSIGN(const std::vector<SlotExpert> residents, device_slots_->residents());
+  VN_TRY(create_cache());
+  for (const SlotExpert& resident : residents) cache_->fill(resident.slot, resident.layer, resident.expert);
+  known_turn_ = turn;
+  return {};
+}
+
+/// Tells the device of a call's uses: of a slot that had several experts in turn, only of the last.
+Status OffloadExpertExecutor::report_uses() {
+  std::vector<bool> is_known(static_cast<std::size_t>(num_slots_), false);
+  std::vector<SlotExpert> last;
+  for (auto use = uses_.rbegin(); use != uses_.rend(); ++use) {
+    if (is_known[static_cast<std::size_t>(use->slot)]) continue;
+    is_known[static_cast<std::size_t>(use->slot)] = true;
+    last.push_back(*use);
+  }
+  std::reverse(last.begin(), last.end());
+  return device_slots_->record_uses(last);
+}
+
+void OffloadExpertExecutor::begin_step(std::int64_t decode_rows) {
+  shares_step_ = options_.hybrid && device_slots_ != nullptr && step_lanes_.shares(decode_rows);
+  step_begin_ = std::chrono::steady_clock::now();
+}
+
+void OffloadExpertExecutor::end_step() { step_lanes_.record(seconds_since(step_begin_)); }
+
 Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args) {
   if (args.x.rows == 0) return {};
+  if (leaves_to_device(args)) return device_slots_->expert_mlp(layer, args);
   const bool may_split = options_.hybrid && args.x.rows <= kDecodeRows;
-  const std::array<DetourArray, 3> arrays = {choices_array(args), weights_array(args), matrix_array(args.x)};
+  std::vector<DetourArray> arrays = {choices_array(args)};
+  if (may_split) arrays.insert(arrays.end(), {weights_array(args), matrix_array(args.x)});
+  if (device_slots_ != nullptr) arrays.push_back({device_slots_->turn(), 1, 1, 1});
   const auto work = [&](std::span<std::byte* const> host) -> Status {
     // All work before has ended: from here on nothing reads a slot or an array of ids.
     records_.release_staged();
+    uses_.clear();
     Call call{layer,
               args,
               {reinterpret_cast<const std::int32_t*>(host[0]), static_cast<std::size_t>(args.x.rows * args.top_k)}};
@@ -80,11 +141,14 @@ Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args)
       call.x = reinterpret_cast<float*>(host[2]);
     }
     const auto start = std::chrono::steady_clock::now();
-    VN_TRY(run_chosen(call));
+    if (device_slots_ != nullptr) VN_TRY(read_books(*reinterpret_cast<const std::uint32_t*>(host.back())));
+    const Status computed = run_chosen(call);
+    if (device_slots_ != nullptr) VN_TRY(report_uses());  // whatever became of it: slots have other experts now
+    VN_TRY(computed);
     last_seconds_ = seconds_since(start);
     return {};
   };
-  return vernier::run_on_host(device_, {std::span(arrays).first(may_split ? 3 : 1), /*returns_last=*/false, work});
+  return vernier::run_on_host(device_, {arrays, /*returns_last=*/false, work});
 }
 
 Status OffloadExpertExecutor::run_chosen(const Call& call) {
@@ -139,6 +203,7 @@ Status OffloadExpertExecutor::admit(const Call& call, Wave& wave) {
         static_cast<std::byte*>(slots_.data()) + static_cast<std::size_t>(admission.slot) * records_.largest_record();
     ++(admission.hit ? counters_.hits : counters_.copied);
     wave.slots.push_back(admission.slot);
+    if (device_slots_ != nullptr) uses_.push_back({admission.slot, call.layer, expert});
     slots.push_back(slot);
     if (admission.hit) continue;
     arrivals.push_back({expert, slot});
@@ -224,11 +289,20 @@ double OffloadExpertExecutor::lane_rate() {
 }
 
 ExpertMoves OffloadExpertExecutor::moves() {
-  return {.found = counters_.hits,
-          .moved = counters_.copied,
-          .on_host = counters_.on_host,
-          .moved_bytes = counters_.copied_bytes,
-          .lane_bytes_per_second = lane_rate()};
+  ExpertMoves moves = {.found = counters_.hits,
+                       .moved = counters_.copied,
+                       .on_host = counters_.on_host,
+                       .moved_bytes = counters_.copied_bytes,
+                       .lane_bytes_per_second = lane_rate()};
+  if (device_slots_ == nullptr) return moves;
+  // Without the device's numbers, the host's: a device that fails says so elsewhere.
+  const auto device = device_slots_->counters();
+  if (!device) return moves;
+  moves.found += device->found;
+  moves.moved += device->moved;
+  moves.moved_bytes += device->moved_bytes;
+  if (device->bytes_per_second > 0.0) moves.lane_bytes_per_second = device->bytes_per_second;
+  return moves;
 }
 
 /// Computes `experts` on the host, and adds the result on the device.

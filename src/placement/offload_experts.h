@@ -1,8 +1,13 @@
 // `--experts offload` and `hybrid`: all experts in host memory, a cache of slots in the device's. The device computes
 // experts that lie in slots; missing ones are copied into slots first, beside the work on those that are there. In
 // hybrid the host computes some of the missing ones meanwhile.
+//
+// A device that can fills slots by itself in steps of few tokens (backend/expert_slots.h), of which the host then knows
+// nothing: it asks for the books before a step that it takes part in, and tells the device what became of them after.
+// In hybrid it takes part in steps of decoding while that makes them faster.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -10,6 +15,7 @@
 #include "placement/expert_records.h"
 #include "placement/hybrid_split.h"
 #include "placement/slot_cache.h"
+#include "placement/step_lanes.h"
 
 namespace vernier {
 
@@ -36,6 +42,9 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) override;
   /// kInvalidArgument with the number needed when there are fewer slots than a token chooses experts.
   [[nodiscard]] Status prepare() override;
+  void begin_step(std::int64_t decode_rows) override;
+  void end_step() override;
+  [[nodiscard]] bool is_repeatable() const override { return device_slots_ != nullptr && !shares_step_; }
   [[nodiscard]] Status run(std::int32_t layer, const ExpertMlpArgs& args) override;
   [[nodiscard]] ExpertMoves moves() override;
 
@@ -48,7 +57,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] const Counters& counters() const { return counters_; }
   /// What the last run() took on the host: choosing, and bringing experts on their way.
   [[nodiscard]] double last_seconds() const { return last_seconds_; }
-  [[nodiscard]] std::int32_t num_slots() const { return cache_ ? cache_->num_slots() : 0; }
+  [[nodiscard]] std::int32_t num_slots() const { return num_slots_; }
 
  private:
   /// Experts that one call of the device's kernels computes.
@@ -66,6 +75,11 @@ class OffloadExpertExecutor final : public ExpertExecutor {
     float* x = nullptr;
   };
 
+  [[nodiscard]] Status create_cache();
+  [[nodiscard]] Status create_device_slots();
+  [[nodiscard]] bool leaves_to_device(const ExpertMlpArgs& args) const;
+  [[nodiscard]] Status read_books(std::uint32_t turn);
+  [[nodiscard]] Status report_uses();
   [[nodiscard]] Status run_chosen(const Call& call);
   [[nodiscard]] std::vector<Wave> plan_waves(std::vector<std::int32_t> present,
                                              std::span<const std::int32_t> missing) const;
@@ -85,9 +99,16 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   OffloadOptions options_;
   ExpertRecords records_;
   std::int32_t top_k_ = 0;
+  std::int32_t num_slots_ = 0;
   std::unique_ptr<CopyLane> lane_;
   std::unique_ptr<SlotCache> cache_;
   Buffer slots_;
+  std::unique_ptr<ExpertSlots> device_slots_;  ///< null: the host fills slots always
+  std::uint32_t known_turn_ = 0;               ///< of the device's books, when cache_ was like them
+  bool shares_step_ = false;                   ///< with device_slots_: the host takes part in this step all the same
+  StepLanes step_lanes_;
+  std::chrono::steady_clock::time_point step_begin_;
+  std::vector<SlotExpert> uses_;  ///< of a call, that the device doesn't know of
   HybridSplit split_;
   Counters counters_;
   double last_seconds_ = 0.0;

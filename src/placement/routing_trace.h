@@ -25,6 +25,8 @@ class RecordingExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] Backend& home() override { return inner_->home(); }
   [[nodiscard]] Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) override;
   [[nodiscard]] Status prepare() override;
+  void begin_step(std::int64_t decode_rows) override { inner_->begin_step(decode_rows); }
+  void end_step() override { inner_->end_step(); }
   [[nodiscard]] Status run(std::int32_t layer, const ExpertMlpArgs& args) override;
 
  private:

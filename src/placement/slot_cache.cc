@@ -1,5 +1,6 @@
 #include "placement/slot_cache.h"
 
+#include <algorithm>
 #include <set>
 #include <tuple>
 
@@ -132,6 +133,13 @@ SlotCache::Admission SlotCache::admit(std::int32_t layer, std::int32_t expert) {
   policy_->insert(given);
   pin(given);
   return {given, false};
+}
+
+void SlotCache::fill(std::int32_t slot, std::int32_t layer, std::int32_t expert) {
+  slot_of_[index(layer, expert)] = slot;
+  expert_of_[static_cast<std::size_t>(slot)] = static_cast<std::int64_t>(index(layer, expert));
+  num_filled_ = std::max(num_filled_, slot + 1);
+  policy_->insert(slot);
 }
 
 void SlotCache::unpin(std::int32_t slot) {

@@ -50,6 +50,9 @@ class SlotCache {
   /// Gives the expert a slot, another's if need be, and pins it: a pinned slot keeps its expert until unpin(). No more
   /// than num_slots() experts can be pinned at a time.
   Admission admit(std::int32_t layer, std::int32_t expert);
+  /// Fills an empty slot with an expert that is in none, as the one used last. Slots must be filled from 0 on, in
+  /// any order, before anything is admitted.
+  void fill(std::int32_t slot, std::int32_t layer, std::int32_t expert);
   [[nodiscard]] std::int32_t num_pinned() const { return num_pinned_; }
   void unpin(std::int32_t slot);
 

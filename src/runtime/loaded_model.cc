@@ -170,9 +170,9 @@ Status build(const OpenedModel& opened, const EngineOptions& options, DType kv_d
   VN_ASSIGN(StepRunner runner,
             StepRunner::create(*loaded.backend, *loaded.model, *loaded.cache, limits.tokens, max_outputs(limits)));
   loaded.info.activation_bytes = runner.reserved_bytes();
-  if (loaded.experts.executor->is_repeatable()) runner.allow_repeats();
   loaded.runner = std::make_unique<StepRunner>(std::move(runner));
   VN_TRY(loaded.experts.executor->prepare());
+  loaded.runner->watch_steps(*loaded.experts.executor);
   for (std::string& warning : loaded.backend->warnings()) loaded.info.warnings.push_back(std::move(warning));
   return {};
 }

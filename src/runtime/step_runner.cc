@@ -60,7 +60,10 @@ Status StepRunner::run(const StepPlan& plan, bool all_rows) {
   }
   const MatrixView logits = logits_view(static_cast<std::int64_t>(output_rows_.size()));
   const auto forward = [&] { return model_->forward({tokens_, slices_, output_rows_, cache_->layers(), {}}, logits); };
-  VN_TRY(repeatable_ && is_decode_step() ? backend_->run_step({id_, tokens_, slices_}, forward) : forward());
+  const bool decodes = is_decode_step();
+  if (experts_ != nullptr) experts_->begin_step(decodes ? std::ssize(tokens_) : 0);
+  const bool repeats = decodes && experts_ != nullptr && experts_->is_repeatable();
+  VN_TRY(repeats ? backend_->run_step({id_, tokens_, slices_}, forward) : forward());
   for (const StepShare& share : plan.shares) share.sequence->num_computed += share.num_tokens;
   return {};
 }
@@ -77,12 +80,20 @@ Status StepRunner::rank(std::span<const RankWish> wishes, std::int32_t count, st
   ranked_rows_ = std::ssize(wishes);
   ranked_count_ = count;
   ranked_ids_ = usable;
-  if (ranked_rows_ == 0 || count == 0) return backend_->synchronize();
+  if (ranked_rows_ == 0 || count == 0) return finish_step();
   auto* const rows = static_cast<RankedRow*>(device_ranking_.data());
   auto* const entries = reinterpret_cast<RankedLogit*>(rows + ranked_rows_);
   VN_TRY(backend_->rank_logits({logits_view(ranked_rows_).slice_cols(0, usable), wishes, count, rows, entries}));
-  if (backend_->is_host()) return backend_->synchronize();
-  return backend_->copy_to_host(host_ranking_.data(), rows, ranking_bytes(ranked_rows_, count));
+  if (backend_->is_host()) return finish_step();
+  VN_TRY(backend_->copy_to_host(host_ranking_.data(), rows, ranking_bytes(ranked_rows_, count)));
+  if (experts_ != nullptr) experts_->end_step();
+  return {};
+}
+
+Status StepRunner::finish_step() {
+  VN_TRY(backend_->synchronize());
+  if (experts_ != nullptr) experts_->end_step();
+  return {};
 }
 
 Ranking StepRunner::ranking(std::int32_t output_row) const {

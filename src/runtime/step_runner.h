@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/expert_executor.h"
 #include "backend/ranking.h"
 #include "model/model.h"
 #include "runtime/kv_cache.h"
@@ -17,8 +18,8 @@ namespace vernier {
 /// Not thread-safe. References must outlive the runner.
 class StepRunner {
  public:
-  /// Lets decode steps be repeated as a whole (Backend::run_step): for executors of experts that are repeatable.
-  void allow_repeats() { repeatable_ = true; }
+  /// Tells `experts` of steps, and lets decode steps be repeated as a whole (Backend::run_step) where it is repeatable.
+  void watch_steps(ExpertExecutor& experts) { experts_ = &experts; }
   [[nodiscard]] static Result<StepRunner> create(Backend& backend, Model& model, KvCache& cache,
                                                  std::int32_t max_tokens, std::int32_t max_outputs);
 
@@ -46,13 +47,14 @@ class StepRunner {
 
   /// True when each share is one token whose logits are wanted.
   [[nodiscard]] bool is_decode_step() const;
+  [[nodiscard]] Status finish_step();
   [[nodiscard]] MatrixView logits_view(std::int64_t rows) const;
 
   Backend* backend_;
   Model* model_;
   KvCache* cache_;
-  std::uint64_t id_;  ///< of this process, never given twice
-  bool repeatable_ = false;
+  std::uint64_t id_;                   ///< of this process, never given twice
+  ExpertExecutor* experts_ = nullptr;  ///< may be null: nothing is repeated
   std::int64_t vocab_size_ = 0;
   std::int32_t max_scored_tokens_ = 0;
   Buffer device_logits_;

@@ -9,6 +9,7 @@
 #include "placement/host_experts.h"
 #include "placement/offload_experts.h"
 #include "support/random_weight.h"
+#include "support/slot_model.h"
 
 namespace vernier::test {
 namespace {
@@ -54,6 +55,12 @@ class QueueingDevice : public HostBackend {
     return enqueue([this, args] { EXPECT_TRUE(inner_->combine(args)); });
   }
   Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
+  Status enqueue(std::function<void()> task) {
+    work_.push_back(std::move(task));
+    if (late_ == Late::kCopies) run(work_);  // the earliest that fences allow: lead_compute() has run its copies
+    return {};
+  }
+  Backend& inner() { return *inner_; }
 
   Status embed(const EmbedArgs&) override { return unused(); }
   Status rms_norm(const RmsNormArgs&) override { return unused(); }
@@ -62,13 +69,6 @@ class QueueingDevice : public HostBackend {
   Status attention(const AttentionArgs&) override { return unused(); }
   Status gated_activation(const GatedActivationArgs&) override { return unused(); }
   Status route_experts(const RouteArgs&) override { return unused(); }
-
- protected:
-  Status enqueue(std::function<void()> task) {
-    work_.push_back(std::move(task));
-    if (late_ == Late::kCopies) run(work_);  // the earliest that fences allow: lead_compute() has run its copies
-    return {};
-  }
 
  private:
   friend class QueueingLane;
@@ -136,6 +136,67 @@ class PlacingDevice final : public QueueingDevice, public RecordPlacer {
  private:
   Buffer staging_;
   std::vector<Weight> placed_;
+};
+
+/// Slots that are filled in the order of a device's work.
+class QueueingSlots final : public ExpertSlots {
+ public:
+  QueueingSlots(QueueingDevice& device, const ExpertSlotsSetup& setup)
+      : device_(device), setup_(setup), banks_(setup.banks.begin(), setup.banks.end()), model_(setup.num_slots) {}
+
+  Status expert_mlp(std::int32_t layer, const ExpertMlpArgs& args) override {
+    return device_.enqueue([this, layer, args] {
+      const ExpertSlotsSetup::Bank& bank = banks_[static_cast<std::size_t>(layer)];
+      const std::span ids(args.ids, static_cast<std::size_t>(args.x.rows * args.top_k));
+      ExpertMlpArgs own = args;
+      ExpertWeights weights = bank.experts;
+      for (const auto& [at, found] : model_.admit(layer, ids, static_cast<std::int32_t>(bank.records.size()))) {
+        const auto e = static_cast<std::size_t>(at.expert);
+        const ExpertSlotsSetup::Record& record = bank.records[e];
+        std::byte* const slot = setup_.slots + static_cast<std::size_t>(at.slot) * setup_.slot_bytes;
+        if (!found) std::memcpy(slot, record.data, record.size_bytes);
+        for (auto* const matrices : {&weights.gate, &weights.up, &weights.down}) {
+          (*matrices)[e] = moved_weight((*matrices)[e], record.data, slot);
+        }
+        ++(found ? counters_.found : counters_.moved);
+      }
+      own.experts = &weights;
+      EXPECT_TRUE(device_.inner().expert_mlp(own));
+      ++turn_;
+    });
+  }
+  void* turn() const override { return const_cast<std::uint32_t*>(&turn_); }
+  Result<std::vector<SlotExpert>> residents() override {
+    VN_TRY(device_.synchronize());
+    return model_.residents();
+  }
+  Status record_uses(std::span<const SlotExpert> uses) override {
+    const std::vector<SlotExpert> own(uses.begin(), uses.end());
+    return device_.enqueue([this, own] {
+      for (const SlotExpert& use : own) model_.use(use);
+    });
+  }
+  Result<Counters> counters() override {
+    VN_TRY(device_.synchronize());
+    return counters_;
+  }
+
+ private:
+  QueueingDevice& device_;
+  ExpertSlotsSetup setup_;
+  std::vector<ExpertSlotsSetup::Bank> banks_;
+  SlotModel model_;
+  std::uint32_t turn_ = 0;
+  Counters counters_;
+};
+
+/// One that fills slots by itself.
+class FillingDevice final : public QueueingDevice, public ExpertSlotDevice {
+ public:
+  using QueueingDevice::QueueingDevice;
+  Result<std::unique_ptr<ExpertSlots>> create_expert_slots(const ExpertSlotsSetup& setup) override {
+    return std::make_unique<QueueingSlots>(*this, setup);
+  }
 };
 
 std::unique_ptr<Backend> make_cpu() {
@@ -266,6 +327,41 @@ TEST_P(OffloadExperts, ComputeTheSameWhereTheDeviceLaysRecordsOut) {
       {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .store = store, .num_threads = 2});
   check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
   EXPECT_GT(executor.counters().copied, 0);
+}
+// Small steps are the device's, those with more experts than slots the host's, in turn.
+TEST_P(OffloadExperts, ComputeTheSameWhereTheDeviceFillsSlots) {
+  const auto [late, hybrid, slots, store] = GetParam();
+  FillingDevice device(make_cpu(), late);
+  OffloadExpertExecutor executor(
+      device, make_cpu(),
+      {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .store = store, .num_staged = 2});
+  check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
+  const bool by_device = store == ExpertStore::kMemory;  // in hybrid too: no step says that it decodes
+  EXPECT_EQ(executor.is_repeatable(), by_device);
+  const ExpertMoves moves = executor.moves();
+  EXPECT_EQ(moves.moved > executor.counters().copied, by_device);
+  if (slots == 2 * kExperts && by_device) {
+    EXPECT_EQ(moves.moved, 2 * kExperts) << "with room for all, each comes once";
+  }
+  if (slots < kExperts && by_device) {
+    EXPECT_GT(executor.counters().copied, 0);
+  }
+}
+TEST_P(OffloadExperts, ComputeTheSameWhereDeviceAndHostTakeTurns) {
+  const auto [late, hybrid, slots, store] = GetParam();
+  FillingDevice device(make_cpu(), late);
+  OffloadExpertExecutor executor(
+      device, make_cpu(),
+      {.hybrid = hybrid, .num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .store = store, .num_staged = 2});
+  int repeatable = 0;
+  check_executor(executor, [&](std::int64_t) {
+    ASSERT_TRUE(device.synchronize());
+    executor.end_step();
+    executor.begin_step(1);
+    repeatable += executor.is_repeatable() ? 1 : 0;
+  });
+  EXPECT_EQ(repeatable == 0, store == ExpertStore::kFile);
+  EXPECT_EQ(repeatable == 60, store == ExpertStore::kMemory && !hybrid);
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, OffloadExperts,
                          testing::Combine(testing::Values(Late::kWork, Late::kCopies), testing::Bool(),

@@ -84,5 +84,22 @@ TEST(SlotCache, UnknownPoliciesListTheKnownOnes) {
   EXPECT_NE(created.error().message.find("lru, fifo, lfu"), std::string::npos);
 }
 
+TEST(SlotCache, FilledSlotsLeaveInTheOrderOfFilling) {
+  SlotCache cache(2, 8, 3, create_eviction_policy("lru", 3).value());
+  cache.fill(1, 0, 5);
+  cache.fill(0, 1, 2);
+  EXPECT_EQ(cache.find(0, 5), 1);
+  const auto admit = [&](std::int32_t layer, std::int32_t expert) {
+    const SlotCache::Admission admission = cache.admit(layer, expert);
+    cache.unpin(admission.slot);
+    return admission;
+  };
+  EXPECT_EQ(admit(0, 7).slot, 2) << "the empty one";
+  EXPECT_EQ(admit(0, 6).slot, 1);
+  EXPECT_EQ(admit(0, 1).slot, 0);
+  EXPECT_FALSE(cache.find(1, 2));
+  EXPECT_TRUE(admit(0, 7).hit);
+}
+
 }  // namespace
 }  // namespace vernier::test

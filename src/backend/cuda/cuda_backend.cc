@@ -6,6 +6,7 @@
 #include "backend/cuda/ceilings.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/device_probe.h"
+#include "backend/cuda/experts/expert_slots.h"
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/linear/linear.h"
 #include "backend/cuda/ops/ops.h"
@@ -155,6 +156,11 @@ Status CudaBackend::place(std::span<const Part> parts, std::size_t size_bytes) {
 Result<std::vector<Weight>> CudaBackend::finish() {
   VN_TRY(enter());
   return placements_.finish();
+}
+
+Result<std::unique_ptr<ExpertSlots>> CudaBackend::create_expert_slots(const ExpertSlotsSetup& setup) {
+  VN_TRY(enter());
+  return CudaExpertSlots::create(context_, setup);
 }
 
 Status CudaBackend::embed(const EmbedArgs& args) {

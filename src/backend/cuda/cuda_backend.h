@@ -10,10 +10,11 @@
 #include "backend/cuda/host_detours.h"
 #include "backend/cuda/record_placements.h"
 #include "backend/cuda/step_graphs.h"
+#include "backend/expert_slots.h"
 
 namespace vernier::cuda {
 
-class CudaBackend final : public Backend, public DetourDevice, public RecordPlacer {
+class CudaBackend final : public Backend, public DetourDevice, public RecordPlacer, public ExpertSlotDevice {
  public:
   /// Takes GPU `device` of those that CUDA_VISIBLE_DEVICES leaves. kDevice with the reason where it can't be used.
   [[nodiscard]] static Result<std::unique_ptr<CudaBackend>> create(int device, const BackendOptions& options);
@@ -44,6 +45,7 @@ class CudaBackend final : public Backend, public DetourDevice, public RecordPlac
   [[nodiscard]] Result<std::byte*> stage(std::size_t size_bytes) override;
   [[nodiscard]] Status place(std::span<const Part> parts, std::size_t size_bytes) override;
   [[nodiscard]] Result<std::vector<Weight>> finish() override;
+  [[nodiscard]] Result<std::unique_ptr<ExpertSlots>> create_expert_slots(const ExpertSlotsSetup& setup) override;
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;
   [[nodiscard]] Status rms_norm(const RmsNormArgs& args) override;

@@ -46,23 +46,6 @@ bool visit_matrices(const ExpertWeights& experts, const Visit& visit) {
   return true;
 }
 
-Result<std::vector<MatrixRef>> bank_table(const ExpertWeights& experts) {
-  std::vector<MatrixRef> table;
-  table.reserve(3 * experts.gate.size());
-  Status status;
-  visit_matrices(experts, [&](const Weight& weight, const float* bias) {
-    Result<WeightRef> ref = weight_ref(weight);
-    if (!ref) {
-      status = tl::unexpected(ref.error());
-      return false;
-    }
-    table.push_back({.weight = *ref, .bias = bias});
-    return true;
-  });
-  VN_TRY(status);
-  return table;
-}
-
 /// Whether a bank's table is still that of these experts. Much cheaper than to make the table: a call with one token
 /// takes the GPU a few microseconds.
 bool is_table_of(const DeviceBank& bank, const ExpertWeights& experts) {
@@ -80,20 +63,41 @@ Packing common_packing(std::span<const MatrixRef> matrices) {
 
 }  // namespace
 
+Result<std::vector<MatrixRef>> bank_table(const ExpertWeights& experts) {
+  std::vector<MatrixRef> table;
+  table.reserve(3 * experts.gate.size());
+  Status status;
+  visit_matrices(experts, [&](const Weight& weight, const float* bias) {
+    Result<WeightRef> ref = weight_ref(weight);
+    if (!ref) {
+      status = tl::unexpected(ref.error());
+      return false;
+    }
+    table.push_back({.weight = *ref, .bias = bias});
+    return true;
+  });
+  VN_TRY(status);
+  return table;
+}
+
+BankView view_bank(std::span<const MatrixRef> table) {
+  const std::size_t count = table.size() / 3;
+  BankView view;
+  view.experts = static_cast<std::int64_t>(count);
+  view.gate_up = common_packing(table.first(2 * count));
+  view.down = common_packing(table.last(count));
+  return view;
+}
+
 Result<BankView> device_bank(const CudaContext& context, const ExpertWeights& experts) {
   const PlacedWeight* const first = placed(experts.gate[0]);
   const bool is_placed = first != nullptr && first->bytes.memory != nullptr;
   const auto* const known = is_placed ? static_cast<const DeviceBank*>(first->bank.get()) : nullptr;
   if (known != nullptr && is_table_of(*known, experts)) return known->view;
   VN_ASSIGN(const std::vector<MatrixRef> table, bank_table(experts));
-  const std::span<const MatrixRef> all(table);
-  const std::size_t count = experts.gate.size();
-  BankView view;
-  view.experts = static_cast<std::int64_t>(count);
-  view.gate_up = common_packing(all.first(2 * count));
-  view.down = common_packing(all.last(count));
+  BankView view = view_bank(table);
   if (!is_placed) {
-    VN_ASSIGN(view.device, context.upload(all));
+    VN_ASSIGN(view.device, context.upload(std::span<const MatrixRef>(table)));
     return view;
   }
   auto bank = std::make_shared<DeviceBank>();

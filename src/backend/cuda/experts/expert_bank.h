@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
+#include "backend/backend.h"
 #include "backend/cuda/cuda_context.h"
 #include "backend/cuda/fragment/weight_ref.h"
 
@@ -19,5 +22,11 @@ struct BankView {
 
 /// The bank's table on the device. Placed banks are copied once; of experts that move it changes from step to step.
 [[nodiscard]] Result<BankView> device_bank(const CudaContext& context, const ExpertWeights& experts);
+/// Such a table on the host, and its view, `device` left null.
+[[nodiscard]] Result<std::vector<MatrixRef>> bank_table(const ExpertWeights& experts);
+[[nodiscard]] BankView view_bank(std::span<const MatrixRef> table);
+
+/// expert_mlp() with the table of `bank`, which kernels in front may have written; of args.experts only sizes count.
+[[nodiscard]] Status expert_mlp(CudaContext& context, const ExpertMlpArgs& args, const BankView& bank);
 
 }  // namespace vernier::cuda

@@ -283,6 +283,10 @@ Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const B
 Status expert_mlp(CudaContext& context, const ExpertMlpArgs& args) {
   if (args.x.rows == 0) return {};
   VN_ASSIGN(const BankView bank, device_bank(context, *args.experts));
+  return expert_mlp(context, args, bank);
+}
+
+Status expert_mlp(CudaContext& context, const ExpertMlpArgs& args, const BankView& bank) {
   for (std::int64_t first = 0; first < args.x.rows; first += kTokensPerChunk) {
     ExpertMlpArgs chunk = args;
     const std::int64_t count = std::min(kTokensPerChunk, args.x.rows - first);
