@@ -15,9 +15,10 @@ constexpr std::size_t kMaxPartialBytes = std::size_t{256} << 20;
 constexpr std::int32_t kAnyTokens = std::numeric_limits<std::int32_t>::max();
 /// So many that the last block of a tile folds as quickly as a kernel of its own would begin.
 constexpr std::int32_t kFewSplits = 16;
+constexpr std::int32_t kFewWarpSplits = 32;  ///< the same where a warp has a row of the tile
 
 constexpr int kFoldDims = 32;
-constexpr int kFoldThreads = 128;  ///< splits at a time
+constexpr int kFoldThreads = 256;  ///< splits at a time
 
 /// What a block of fold_kernel exchanges.
 struct FoldShared {
@@ -27,8 +28,8 @@ struct FoldShared {
   float largest[kFoldThreads / kWarpSize];
 };
 
-/// The factors of 128 splits at once, a thread each: the largest scores so far need no order. `largest`: of all splits
-/// in front; then of these too.
+/// The factors of kFoldThreads splits at once, a thread each: the largest scores so far need no order. `largest`: of
+/// all splits in front; then of these too.
 __device__ void find_factors(const SoftmaxState& own, FoldShared& shared, float& largest) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -76,10 +77,15 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
     const float* const numbers = from + min(thread, count - 1) * stride + dim;
     SoftmaxState own = {__ldcg(numbers), __ldcg(numbers + 1)};
     if (thread >= count) own = empty_state();
+    float values[kFoldThreads / kAtOnce];
 #pragma unroll
     for (int i = 0; i < kFoldThreads / kAtOnce; ++i) {
       const int split = i * kAtOnce + thread / kFoldDims;
-      shared.values[split][thread % kFoldDims] = __ldcg(from + min(split, count - 1) * stride + min(d, dim - 1));
+      values[i] = split < count ? __ldcg(from + split * stride + min(d, dim - 1)) : 0.0F;
+    }
+#pragma unroll
+    for (int i = 0; i < kFoldThreads / kAtOnce; ++i) {
+      shared.values[i * kAtOnce + thread / kFoldDims][thread % kFoldDims] = values[i];
     }
     find_factors(own, shared, state.largest);
     __syncthreads();
@@ -178,7 +184,7 @@ Status attend_few(CudaContext& context, std::span<const SequenceSlice> slices, A
   const std::int32_t rows = mma_tile_rows(context, args.kv, queries);
   const std::int64_t tiles_a_slice = std::int64_t{(queries + rows - 1) / rows} * args.kv.num_kv_heads;
   VN_TRY(plan_chunks(context, tiles_a_slice * extent.slices, extent, args));
-  if (args.partials != nullptr && seen_splits(extent, args) <= kFewSplits) {
+  if (args.partials != nullptr && seen_splits(extent, args) <= kFewWarpSplits) {
     VN_ASSIGN(args.arrivals, context.scratch.counters(tiles_a_slice * args.step.num_slices));
   }
   VN_TRY(attend_mma(context, args, extent.tokens));

@@ -8,6 +8,7 @@
 // neighbouring tokens lie side by side. Keys, then values of a split come through a ring in shared memory. Rows are the
 // columns of products, so that few of them waste little: a warp scores some of the keys, and sums some of the
 // dimensions over all keys. attention_async.cu does the same for many rows, to the bit.
+
 #include "backend/cuda/arrivals.cuh"
 #include "backend/cuda/ops/attention.h"
 #include "backend/cuda/ops/attention_fragment.cuh"
@@ -51,23 +52,26 @@ __device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, 
   }
 }
 
+/// Of the warp's key number lane of a split.
 template <int kDim, int kGroups>
-__device__ __forceinline__ std::int32_t own_cell(const AttentionKernelArgs& args, const Tile& tile,
-                                                 std::int32_t split) {
+__device__ __forceinline__ KeyPlace own_place(const AttentionKernelArgs& args, const Tile& tile, std::int32_t split) {
   constexpr int kKeys = Shared<kDim, kGroups>::kWarpKeys;
-  return cell_of(args, tile, split * kSplitKeys + warp_index() * kKeys + lane_index() % kKeys);
+  return place_of(args, tile, split * kSplitKeys + warp_index() * kKeys + lane_index() % kKeys);
 }
 
-/// Asks for the warp's share of the keys and values of the first split.
+/// Asks for the warp's share of the keys and values of the first split: each lane for all of one key, or for half of
+/// it. Line by line: the instruction for more goes through the lanes one at a time.
 template <class Cell, int kDim, int kGroups>
 __device__ __forceinline__ void prefetch_split(const AttentionKernelArgs& args, std::int32_t cell) {
   constexpr int kKeys = Shared<kDim, kGroups>::kWarpKeys;
+  constexpr int kLanes = kWarpSize / kKeys;  // of a key
+  constexpr int kBytes = kDim * static_cast<int>(sizeof(typename Cell::Code));
   if (cell < 0) return;
+  const std::int64_t first = std::int64_t{cell} * kBytes;
 #pragma unroll
-  for (int i = lane_index() / kKeys; i < 2; i += kWarpSize / kKeys) {
-    const void* const codes = i == 0 ? args.kv.keys : args.kv.values;
-    prefetch_to_l2<kDim* static_cast<int>(sizeof(typename Cell::Code))>(static_cast<const typename Cell::Code*>(codes) +
-                                                                        std::int64_t{cell} * kDim);
+  for (int at = lane_index() / kKeys * 128; at < kBytes; at += kLanes * 128) {
+    prefetch_line(static_cast<const char*>(args.kv.keys) + first + at);
+    prefetch_line(static_cast<const char*>(args.kv.values) + first + at);
   }
 }
 
@@ -81,8 +85,8 @@ __device__ __forceinline__ void ask(const AttentionKernelArgs& args, MmaWalk<kGr
     walk.step ^= 1;
     if (walk.step == 0) {
       ++walk.split;
-      walk.cell = walk.next_cell;
-      if (walk.split + 1 < walk.end) walk.next_cell = own_cell<kDim, kGroups>(args, walk.tile, walk.split + 1);
+      walk.cell = cell_of(args, walk.tile, walk.next_place);
+      if (walk.split + 1 < walk.end) walk.next_place = own_place<kDim, kGroups>(args, walk.tile, walk.split + 1);
     }
     walk.fill += Memory::kTileBytes;
     if (walk.fill == walk.ring_end) walk.fill = walk.ring;
@@ -90,14 +94,12 @@ __device__ __forceinline__ void ask(const AttentionKernelArgs& args, MmaWalk<kGr
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
 
-/// Until the next tile is there; those behind it may be on their way.
+/// Until the next tile is there; those behind it may be on their way. 2 or 3 stages.
 __device__ __forceinline__ void wait_for_tile(int stages) {
   if (stages == 2) {
     asm volatile("cp.async.wait_group 0;\n" ::: "memory");
-  } else if (stages == 3) {
-    asm volatile("cp.async.wait_group 1;\n" ::: "memory");
   } else {
-    asm volatile("cp.async.wait_group 2;\n" ::: "memory");
+    asm volatile("cp.async.wait_group 1;\n" ::: "memory");
   }
 }
 
@@ -226,9 +228,9 @@ __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, 
   const Tile& tile = walk.tile;
   // No kernel writes the step's tables: they can be read before the wait.
   if (!is_idle) {
-    walk.cell = own_cell<kDim, kGroups>(args, tile, walk.split);
+    walk.cell = cell_of(args, tile, own_place<kDim, kGroups>(args, tile, walk.split));
     prefetch_split<Cell, kDim, kGroups>(args, walk.cell);
-    walk.next_cell = walk.split + 1 < walk.end ? own_cell<kDim, kGroups>(args, tile, walk.split + 1) : -1;
+    if (walk.split + 1 < walk.end) walk.next_place = own_place<kDim, kGroups>(args, tile, walk.split + 1);
     if (threadIdx.x < Memory::kRows) {
       const auto row = static_cast<std::int32_t>(threadIdx.x);
       RowPlace place = {-1, 0, tile.keys};
@@ -289,7 +291,10 @@ __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, 
 #pragma unroll 1
   for (int row = warp_index(); row < Memory::kRows; row += Memory::kWarps) {
     const RowPlace place = shared.places[row];
-    if (place.token >= 0) fold_row<kDim>(args, tile.slice.first_row + place.token, place);
+    if (place.token < 0) continue;
+    auto* const factors =
+        reinterpret_cast<float4*>(&shared + 1) + warp_index() * kWarpSize;  // the ring is no longer used
+    fold_row<kDim>(args, tile.slice.first_row + place.token, place, factors);
   }
 }
 
@@ -320,8 +325,7 @@ Status choose_shape(const CudaContext& context, const AttentionKernelArgs& args,
     return is_small ? run<Cell, 256, 1>(context, args, queries, 2) : run<Cell, 256, 2>(context, args, queries, 2);
   }
   if (args.kv.head_dim == 64) {
-    if (!is_small) return run<Cell, 64, 4>(context, args, queries, 2);
-    return run<Cell, 64, 1>(context, args, queries, has_few_splits(args) ? 2 : 4);
+    return is_small ? run<Cell, 64, 1>(context, args, queries, 2) : run<Cell, 64, 4>(context, args, queries, 2);
   }
   if (!is_small) return run<Cell, 128, 4>(context, args, queries, 2);
   const bool is_deep = !has_few_splits(args) && fits<128, 1>(context, 3);
@@ -334,7 +338,7 @@ bool can_attend_mma(const CudaContext& context, const KvLayer& kv) {
   if (kv.dtype == DType::kF32) return false;
   if (kv.head_dim == 256) return fits<256, 1>(context, 2);
   if (kv.head_dim == 128) return fits<128, 1>(context, 2);
-  return kv.head_dim == 64 && fits<64, 1>(context, 4);
+  return kv.head_dim == 64 && fits<64, 1>(context, 2);
 }
 
 std::int32_t mma_blocks(const KvLayer& kv) {

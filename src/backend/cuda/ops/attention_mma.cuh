@@ -30,7 +30,7 @@ struct alignas(128) MmaShared {
   static constexpr int kKeyTiles = kSplitKeys / 16 / kWarps;  ///< of 16 keys, a warp's
   static constexpr int kDimTiles = kDim / 16 / kWarps;        ///< of 16 dimensions, a warp's
   static constexpr int kTileBytes = kSplitKeys * kDim * 2;
-  static constexpr int kBlocks = kDim == 256 || kGroups > 1 ? 1 : (kDim == 128 ? 2 : 3);  ///< of a multiprocessor
+  static constexpr int kBlocks = kDim == 256 || kGroups > 1 ? 1 : (kDim == 128 ? 2 : 4);  ///< of a multiprocessor
   uint2 query[kMostTerms][kGroups][kDim / 16][kWarpSize];
   /// Of 16 keys side by side pairs 0, 4, 1, 5, 2, 6, 3, 7: a lane of a product takes two of them. Spread over the
   /// banks.
@@ -48,10 +48,10 @@ struct MmaWalk {
   Tile tile;
   std::int32_t split;  ///< of the tile that is asked for next
   std::int32_t end;
-  std::int32_t cell;  ///< of that split: of the warp's key number lane
-  std::int32_t next_cell;
-  int step = 0;        ///< of that split: keys, values
-  std::uint32_t ring;  ///< addresses: the ring, its end, the tile that is filled next and the one read next
+  std::int32_t cell;              ///< of that split: of the warp's key number lane
+  KeyPlace next_place = {0, -1};  ///< of the split behind it
+  int step = 0;                   ///< of that split: keys, values
+  std::uint32_t ring;             ///< addresses: the ring, its end, the tile that is filled next and the one read next
   std::uint32_t ring_end;
   std::uint32_t fill;
   std::uint32_t read;
@@ -59,9 +59,9 @@ struct MmaWalk {
 };
 
 /// y of one row from the partial states of its splits, no more than 32, by a warp: fold_splits() to the bit. The
-/// factors of all are known at once, since maxima need no order.
+/// factors of all are known at once, since maxima need no order. `factors`: 32 of the warp's own in shared memory.
 template <int kDim>
-__device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, const RowPlace& place) {
+__device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, const RowPlace& place, float4* factors) {
   constexpr int kAtOnce = 8;  // on their way together
   constexpr int kStride = kDim + kStateNumbers;
   const auto lane = static_cast<int>(threadIdx.x % kWarpSize);
@@ -78,10 +78,12 @@ __device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, cons
   }
   float before = __shfl_up_sync(kWholeWarp, so_far, 1);
   if (lane == 0) before = -INFINITY;
-  const FoldFactors factors = {rescale(before, so_far), rescale(own.largest, so_far)};
+  const float largest = __shfl_sync(kWholeWarp, so_far, kWarpSize - 1);
+  factors[lane] = {rescale(before, so_far), rescale(own.largest, so_far), own.total, 0.0F};
+  __syncwarp();
 #pragma unroll 1
-  for (int d = lane * 4; d - lane * 4 < kDim; d += kWarpSize * 4) {
-    const float* const numbers = from + min(d, kDim - 4);
+  for (int d = lane * 4; d < kDim; d += kWarpSize * 4) {
+    const float* const numbers = from + d;
     float sums[4] = {};
     float total = 0.0F;
 #pragma unroll 1
@@ -93,11 +95,10 @@ __device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, cons
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
-        const FoldFactors both = {__shfl_sync(kWholeWarp, factors.first, split + i),
-                                  __shfl_sync(kWholeWarp, factors.second, split + i)};
-        const float own_total = __shfl_sync(kWholeWarp, own.total, split + i);
+        const float4 of_split = factors[split + i];
+        const FoldFactors both = {of_split.x, of_split.y};
         if (split + i < count) {
-          total = fold_value(total, own_total, both);
+          total = fold_value(total, of_split.z, both);
           sums[0] = fold_value(sums[0], next[i].x, both);
           sums[1] = fold_value(sums[1], next[i].y, both);
           sums[2] = fold_value(sums[2], next[i].z, both);
@@ -105,12 +106,12 @@ __device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, cons
         }
       }
     }
-    const float factor = finish(args, place.head, {__shfl_sync(kWholeWarp, so_far, count - 1), total});
-    if (d >= kDim) continue;
+    const float factor = finish(args, place.head, {largest, total});
     float* const to = args.y.data + row * args.y.stride + std::int64_t{place.head} * kDim + d;
 #pragma unroll
     for (int k = 0; k < 4; ++k) to[k] = __fmul_rn(sums[k], factor);
   }
+  __syncwarp();
 }
 
 }  // namespace vernier::cuda

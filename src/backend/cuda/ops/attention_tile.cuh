@@ -56,13 +56,27 @@ __device__ inline Tile make_tile(const AttentionKernelArgs& args, std::int32_t s
   return tile;
 }
 
-/// The cell (row of keys and of values) of a position; -1: no row sees it.
-__device__ inline std::int32_t cell_of(const AttentionKernelArgs& args, const Tile& tile, std::int32_t position) {
-  if (position < tile.keys.first || position >= tile.keys.end) return -1;
-  const std::int32_t page = quotient(position, args.kv.page_size);
-  const std::int32_t row =
-      args.step.pages[tile.slice.first_page + page] * args.kv.page_size + position - page * args.kv.page_size;
-  return row * args.kv.num_kv_heads + tile.kv_head;
+/// Where a key lies: its page may still be on its way from memory.
+struct KeyPlace {
+  std::int32_t page;
+  std::int32_t at;  ///< in the page; -1: no row sees the key
+};
+
+__device__ __forceinline__ KeyPlace place_of(const AttentionKernelArgs& args, const Tile& tile, std::int32_t position) {
+  if (position < tile.keys.first || position >= tile.keys.end) return {0, -1};
+  const std::int32_t index = quotient(position, args.kv.page_size);
+  return {args.step.pages[tile.slice.first_page + index], position - index * args.kv.page_size};
+}
+
+/// The cell (row of keys and of values) of a key; -1: no row sees it.
+__device__ __forceinline__ std::int32_t cell_of(const AttentionKernelArgs& args, const Tile& tile,
+                                                const KeyPlace& place) {
+  if (place.at < 0) return -1;
+  return (place.page * args.kv.page_size + place.at) * args.kv.num_kv_heads + tile.kv_head;
+}
+__device__ __forceinline__ std::int32_t cell_of(const AttentionKernelArgs& args, const Tile& tile,
+                                                std::int32_t position) {
+  return cell_of(args, tile, place_of(args, tile, position));
 }
 
 /// Whether each four numbers of a row can be read or written at once.
@@ -91,20 +105,28 @@ __device__ __forceinline__ int piece_offset(int row, int piece) {
   return (piece / 8 * kRows + row) * 128 + (piece % 8 ^ row % 8) * 16;
 }
 
-/// 16 bytes from the cache to shared memory, some time later; zeros where nobody sees the key.
-__device__ __forceinline__ void copy_piece(std::uint32_t to, const BF16Cell::Code* from, bool is_seen) {
+/// 16 bytes from the cache to shared memory, some time later; zeros where nobody sees the key, whose cell is then -1.
+__device__ __forceinline__ void copy_piece(std::uint32_t to, const BF16Cell::Code* from, std::int32_t cell) {
   asm volatile(
-      "{\n.reg .pred is_ignored;\nsetp.eq.s32 is_ignored, %2, 0;\n"
-      "cp.async.cg.shared.global [%0], [%1], 16, is_ignored;\n}\n" ::"r"(to),
-      "l"(from), "r"(static_cast<int>(is_seen))
+      "{\n.reg .pred is_unseen;\nsetp.lt.s32 is_unseen, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, is_unseen;\n}\n" ::"r"(to),
+      "l"(from), "r"(cell)
       : "memory");
 }
-__device__ __forceinline__ void copy_piece(std::uint32_t to, const E4M3Cell::Code* from, bool is_seen) {
+__device__ __forceinline__ void copy_piece(std::uint32_t to, const E4M3Cell::Code* from, std::int32_t cell) {
   Eight eight = {};
-  if (is_seen) eight = load_eight(from);
+  if (cell >= 0) eight = load_eight(from);
   asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};\n" ::"r"(to), "r"(eight.pairs[0]), "r"(eight.pairs[1]),
                "r"(eight.pairs[2]), "r"(eight.pairs[3])
                : "memory");
+}
+
+/// Row `row` of a matrix of rows of kBytes, in one instruction.
+template <int kBytes>
+__device__ __forceinline__ const void* row_at(const void* matrix, std::int32_t row) {
+  std::uint64_t at = 0;
+  asm("mad.wide.u32 %0, %1, %2, %3;\n" : "=l"(at) : "r"(row), "n"(kBytes), "l"(matrix));
+  return reinterpret_cast<const void*>(at);
 }
 
 /// The warp's kCount rows of a tile of kRows, from row `first` on (a multiple of 8); lane l knows the cell of row
@@ -116,14 +138,15 @@ __device__ __forceinline__ void copy_rows(const void* codes, std::int32_t cell, 
   static_assert(kCount % 8 == 0 && 8 % kAtOnce == 0);
   const auto row = static_cast<int>(threadIdx.x % kWarpSize / kPieces);
   const auto piece = static_cast<int>(threadIdx.x % kPieces);
-  const auto* const from = static_cast<const typename Cell::Code*>(codes) + piece * 8;
+  using Code = typename Cell::Code;
+  const char* const from = static_cast<const char*>(codes) + piece * 8 * static_cast<int>(sizeof(Code));
   // The rows that a lane copies differ in bits that piece_offset() doesn't mix with those of its first.
   const std::uint32_t to = tile + static_cast<std::uint32_t>(piece_offset<kRows>(first + row, piece));
 #pragma unroll 8
   for (int i = 0; i < kCount; i += kAtOnce) {
     const std::int32_t own = __shfl_sync(kWholeWarp, cell, i + row);
     const auto at = (to ^ static_cast<std::uint32_t>(i % 8 * 16)) + static_cast<std::uint32_t>(i * 128);
-    copy_piece(at, from + std::uint64_t{static_cast<std::uint32_t>(max(own, 0))} * kDim, own >= 0);
+    copy_piece(at, static_cast<const Code*>(row_at<kDim* static_cast<int>(sizeof(Code))>(from, max(own, 0))), own);
   }
 }
 
