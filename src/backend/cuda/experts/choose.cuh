@@ -109,8 +109,10 @@ __device__ void choose_held(const ChoiceMemory& memory, int experts, int top_k, 
 
 }  // namespace choice
 
-/// Chooses for one token, whose logits may have been written by other blocks of the same kernel.
-__device__ inline void choose_for(const ChooseExperts& args, std::int64_t token, const ChoiceMemory& memory) {
+/// Chooses for one token; load(e) is the logit of an expert.
+template <class Load>
+__device__ __forceinline__ void choose_from(const ChooseExperts& args, std::int64_t token, const ChoiceMemory& memory,
+                                            const Load& load) {
   using choice::kAllLanes;
   using choice::kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -122,7 +124,7 @@ __device__ inline void choose_for(const ChooseExperts& args, std::int64_t token,
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int e = begin + i * kWarp;
-      logits[i] = e < args.experts ? __ldcg(args.logits + token * args.experts + e) : 0.0F;
+      logits[i] = e < args.experts ? load(e) : 0.0F;
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -157,6 +159,11 @@ __device__ inline void choose_for(const ChooseExperts& args, std::int64_t token,
     args.weights[token * args.top_k + j] = weight;
   }
   __syncwarp();
+}
+
+/// Chooses for one token, whose logits may have been written by other blocks of the same kernel.
+__device__ inline void choose_for(const ChooseExperts& args, std::int64_t token, const ChoiceMemory& memory) {
+  choose_from(args, token, memory, [&](int e) { return __ldcg(args.logits + token * args.experts + e); });
 }
 
 }  // namespace vernier::cuda

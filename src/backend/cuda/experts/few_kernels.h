@@ -38,7 +38,6 @@ extern const FewKernels kFewE2M1ByE4M3;
 extern const FewKernels kFewE2M1ByE8M0;
 extern const FewKernels kFewE4M3;
 extern const FewKernels kFewE4M3ByGrid;
-extern const FewKernels kFewBF16;
 
 /// Null for packings without.
 [[nodiscard]] inline const FewKernels* few_kernels(Packing packing) {
@@ -47,7 +46,6 @@ extern const FewKernels kFewBF16;
     case Packing::kE2M1ByE8M0: return &kFewE2M1ByE8M0;
     case Packing::kE4M3: return &kFewE4M3;
     case Packing::kE4M3ByGrid: return &kFewE4M3ByGrid;
-    case Packing::kBF16: return &kFewBF16;
     default: return nullptr;
   }
 }

@@ -33,7 +33,7 @@ Status route_experts(CudaContext& context, const RouteArgs& args) {
   router.bias = args.bias.empty() ? nullptr : args.bias.data();
   for (std::int64_t first = 0; first < args.x.rows; first += kTokensPerChunk) {
     const MatrixView x = args.x.slice_rows(first, std::min(kTokensPerChunk, args.x.rows - first));
-    const auto count = static_cast<std::size_t>(x.rows * experts);
+    const auto count = static_cast<std::size_t>(router_sums(router.weight, x.rows));
     VN_ASSIGN(void* const memory, context.scratch.get(ScratchSlot::kRouterLogits, count * sizeof(float)));
     const RouterLogits logits = {
         .router = router, .x = x.data, .x_stride = x.stride, .tokens = x.rows, .logits = static_cast<float*>(memory)};

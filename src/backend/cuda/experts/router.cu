@@ -55,38 +55,6 @@ struct PlainRow {
   __device__ int row_of(int /*which*/) const { return row; }
 };
 
-/// Two rows of a packed BF16 weight, which lie side by side (packing.h); an item is four columns of both. kAligned: the
-/// input's columns are whole items.
-template <bool kAligned>
-struct PackedPair {
-  static constexpr bool kIsAligned = kAligned;
-  static constexpr int kRows = 2;
-  static constexpr int kCols = 4;
-  static constexpr int kHeld = 6;
-  using Item = uint4;
-  const std::byte* codes;
-  int first_row;
-  int units;
-
-  static bool is_aligned(const WeightRef& w) { return w.cols % kUnitCols == 0; }
-  __device__ PackedPair(const WeightRef& w, int number)
-      : codes(w.codes + std::int64_t{number / 8} * w.units * unit_bytes(Packing::kBF16) + number % 8 * 64),
-        first_row(number / 8 * kTileRows + number % 8),
-        units(w.units) {}
-  static __host__ __device__ int blocks(const WeightRef& w) { return (w.rows + kTileRows - 1) / kTileRows * 8; }
-  __device__ int items() const { return units * 16; }
-  /// Four items in a row are a fragment's of the four lanes of a row.
-  __device__ int first_col(int item) const { return item / 16 * kUnitCols + item % 4 * 16 + item % 16 / 4 * 4; }
-  __device__ Item load(int item) const {
-    return *reinterpret_cast<const uint4*>(codes + item / 4 * kPieceBytes + item % 4 * 16);
-  }
-  static __device__ float value(const Item& item, int row, int col) {
-    const std::uint32_t word = col < 2 ? (row == 0 ? item.x : item.y) : (row == 0 ? item.z : item.w);
-    return BF16Codec::decode(static_cast<BF16Codec::Code>(col % 2 == 0 ? word : word >> 16));
-  }
-  __device__ int row_of(int which) const { return first_row + which * 8; }
-};
-
 struct RouteKernelArgs {
   RouterLogits logits;
   ChooseExperts choice;
@@ -254,10 +222,7 @@ cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExper
   const WeightRef& weight = logits.router.weight;
   const bool aligned = logits.x_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(logits.x) % 16 == 0;
   const RouteKernelArgs args = {logits, choice, arrivals};
-  if (weight.packing == Packing::kBF16) {
-    return aligned && PackedPair<true>::is_aligned(weight) ? launch_route<PackedPair<true>>(args, stream)
-                                                           : launch_route<PackedPair<false>>(args, stream);
-  }
+  if (weight.packing == Packing::kBF16) return route_packed(logits, choice, arrivals, stream);
   cudaError_t error = cudaErrorInvalidValue;
   visit_format(format, [&]<class F>(std::type_identity<F>) {
     if constexpr (HasPlain<F>) {

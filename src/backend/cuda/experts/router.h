@@ -33,9 +33,14 @@ struct ChooseExperts {
 
 /// True where route() has a kernel for the weight: plain elements, or packed BF16.
 [[nodiscard]] bool has_route_kernel(FormatId format, const WeightRef& router);
+/// Numbers that `logits` of route() has room for.
+[[nodiscard]] std::int64_t router_sums(const WeightRef& router, std::int64_t tokens);
 /// Both in one launch: logits = router(x), all in fp32, and the choice from them. `arrivals`: a zero for each token,
 /// and zeros again afterwards.
 [[nodiscard]] cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExperts& choice,
                                 unsigned* arrivals, cudaStream_t stream);
+/// The same for packed BF16. What it leaves in `logits` are router_sums() sums.
+[[nodiscard]] cudaError_t route_packed(const RouterLogits& logits, const ChooseExperts& choice, unsigned* arrivals,
+                                       cudaStream_t stream);
 
 }  // namespace vernier::cuda
