@@ -47,42 +47,59 @@ __device__ __forceinline__ int scan_lanes(int value) {
   return value;
 }
 
-/// Places of an expert's uses: turns the counts of the warps, [warps][experts], into where each begins. One warp; the
-/// groups, of at most `most` uses each, too.
-__device__ void place_groups(int warps, int experts, int most, const TableView& table, std::int32_t* counts) {
+/// Uses of an expert, and its groups, of at most `most` uses each.
+struct ExpertCount {
+  int uses;
+  int groups;
+};
+__device__ __forceinline__ ExpertCount count_expert(int expert, int warps, int experts, int most,
+                                                    const std::int32_t* counts) {
+  int uses = 0;
+  for (int w = 0; w < warps && expert < experts; ++w) uses += counts[w * experts + expert];
+  return {uses, (uses + most - 1) / most};
+}
+
+/// Places of the experts' uses: turns the counts of the warps, [warps][experts], into where each begins. A warp takes
+/// 32 experts at a time; `sums` has room for each 32.
+__device__ void place_groups(int warps, int experts, int most, const TableView& table, std::int32_t* counts,
+                             ExpertCount* sums) {
+  constexpr unsigned kAll = 0xFFFFFFFFU;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  int groups = 0;
-  int first = 0;
-  for (int begin = 0; begin < experts; begin += kWarp) {
-    const int e = begin + lane;
-    int own = 0;
-    for (int w = 0; w < warps && e < experts; ++w) own += counts[w * experts + e];
-    const int pieces = (own + most - 1) / most;
-    const int sum = scan_lanes(own);
-    const int piece_sum = scan_lanes(pieces);
-    int place = first + sum - own;
-    for (int i = 0; i < pieces; ++i) {
-      const int group = groups + piece_sum - pieces + i;
-      table.expert[group] = e;
-      table.first[group] = place + i * most;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int parts = (experts + kWarp - 1) / kWarp;
+  for (int part = warp; part < parts; part += warps) {
+    const ExpertCount own = count_expert(part * kWarp + lane, warps, experts, most, counts);
+    const ExpertCount sum = {__reduce_add_sync(kAll, own.uses), __reduce_add_sync(kAll, own.groups)};
+    if (lane == 0) sums[part] = sum;
+  }
+  __syncthreads();
+  for (int part = warp; part < parts; part += warps) {
+    ExpertCount before = {0, 0};
+    for (int i = lane; i < part; i += kWarp) before = {before.uses + sums[i].uses, before.groups + sums[i].groups};
+    before = {__reduce_add_sync(kAll, before.uses), __reduce_add_sync(kAll, before.groups)};
+    const int e = part * kWarp + lane;
+    const ExpertCount own = count_expert(e, warps, experts, most, counts);
+    int place = before.uses + scan_lanes(own.uses) - own.uses;
+    const int group = before.groups + scan_lanes(own.groups) - own.groups;
+    for (int i = 0; i < own.groups; ++i) {
+      table.expert[group + i] = e;
+      table.first[group + i] = place + i * most;
+    }
+    if (part == parts - 1 && lane == kWarp - 1) {
+      table.first[group + own.groups] = place + own.uses;
+      *table.count = group + own.groups;
     }
     for (int w = 0; w < warps && e < experts; ++w) {
       const int count = counts[w * experts + e];
       counts[w * experts + e] = place;
       place += count;
     }
-    groups += __shfl_sync(0xFFFFFFFFU, piece_sum, kWarp - 1);
-    first += __shfl_sync(0xFFFFFFFFU, sum, kWarp - 1);
-  }
-  if (lane == 0) {
-    table.first[groups] = first;
-    *table.count = groups;
   }
 }
 
 /// One block. Each warp counts and places a part of the uses, in their order.
 __device__ void group_uses_of(const std::int32_t* ids, int uses, int experts, int most, const TableView& table) {
-  extern __shared__ std::int32_t counts[];  // [warps][experts]
+  extern __shared__ __align__(8) std::int32_t counts[];  // [warps][experts], then sums of each 32
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warps = static_cast<int>(blockDim.x) / kWarp;
@@ -98,7 +115,8 @@ __device__ void group_uses_of(const std::int32_t* ids, int uses, int experts, in
     __syncwarp();
   }
   __syncthreads();
-  if (warp == 0) place_groups(warps, experts, most, table, counts);
+  place_groups(warps, experts, most, table, counts,
+               reinterpret_cast<ExpertCount*>(counts + (warps * experts + 1) / 2 * 2));
   __syncthreads();
   for (int i = begin; i < end; i += kWarp) {
     const WarpIds at = load_ids(ids, i + lane, end, experts);
@@ -177,9 +195,12 @@ cudaError_t group_uses(const std::int32_t* ids, const GroupedUses& sizes, std::i
   constexpr std::int64_t kManyUses = 4096;
   const std::int64_t wanted = sizes.uses > kManyUses ? kGroupThreads / kWarp : 8;  // each more is more to add up
   const std::int64_t warps = std::clamp<std::int64_t>(kMostCounts / sizes.experts, 1, wanted);
+  const std::int64_t parts = (sizes.experts + kWarp - 1) / kWarp;
+  const auto shared_bytes =
+      static_cast<std::size_t>((warps * sizes.experts + 1) * 4) + static_cast<std::size_t>(parts) * sizeof(ExpertCount);
   return launch_dependent(group_uses_kernel, dim3(static_cast<unsigned>(1 + tokens.rows)),
-                          static_cast<unsigned>(warps * kWarp), static_cast<std::size_t>(warps * sizes.experts) * 4,
-                          stream, ids, sizes, view_table(table, sizes), tokens);
+                          static_cast<unsigned>(warps * kWarp), shared_bytes, stream, ids, sizes,
+                          view_table(table, sizes), tokens);
 }
 
 cudaError_t activate_experts(const ActivateExperts& args, cudaStream_t stream) {

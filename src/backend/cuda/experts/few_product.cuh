@@ -26,8 +26,8 @@ struct FewProduct {
   using Stage = FewStage<kPacking>;
   static constexpr int kStepUnits = few_step_units(kPacking);
   static constexpr bool kHasGrid = Stage::kGridCols > 0;
-  /// Bytes of a tile's scales in a step; of a grid, of a row's.
-  static constexpr int kScaleBytes = kHasGrid ? 4 : chunk_scale_bytes(kPacking);
+  static constexpr int kStepsOfChunk = kChunkUnits / kStepUnits;
+  static constexpr int kStepsOfGrid = kHasGrid ? kGridCols / kUnitCols / kStepUnits : 1;
   static constexpr int kSums = kGroups * 4;
   using Sums = float[2][kSums];
 
@@ -43,18 +43,24 @@ struct FewProduct {
 
   /// First step of a segment, or the end.
   [[nodiscard]] __device__ __forceinline__ int first_step(int segment) const { return begin_of[segment]; }
+  /// How many of the block's groups are looked up in advance. With one token every warp looks its own up: it has one or
+  /// two runs.
+  [[nodiscard]] __device__ __forceinline__ int known_groups() const {
+    return batch.groups.count != nullptr ? FewGroups::kMost : 0;
+  }
   /// Of the block's groups; of the first ones what look_up() has found.
   [[nodiscard]] __device__ __forceinline__ FewGroup group_at(int number) const {
     const int at = number - first_group;
-    return at < FewGroups::kMost ? groups.group[at] : group_of(batch, number);
+    return at < known_groups() ? groups.group[at] : group_of(batch, number);
   }
   [[nodiscard]] __device__ __forceinline__ const MatrixRef& matrix(int number, int expert, int tile) const {
     const int at = number - first_group;
-    return at < FewGroups::kMost ? groups.matrix[at][tile] : table(tile)[expert];
+    return at < known_groups() ? groups.matrix[at][tile] : table(tile)[expert];
   }
   [[nodiscard]] __device__ const MatrixRef* table(int tile) const { return batch.matrix[kGated ? tile : 0]; }
   /// All threads of a block: a warp looks one of the first groups up.
   __device__ __forceinline__ void look_up(int warp, int lane) const {
+    if (known_groups() == 0) return;
     if (warp < FewGroups::kMost && (first_group + warp) * plan.pairs < plan.end) {
       const FewGroup group = group_of(batch, first_group + warp);
       if (lane == 0) groups.group[warp] = group;
@@ -80,6 +86,11 @@ struct FewProduct {
     int units = 0;         ///< of the row, that are left
   };
 
+  /// A row's number in its grid, by a division of 32 bits: one of 64 costs more than all else here.
+  static __device__ __forceinline__ unsigned grid_row_number(const WeightRef& w, int row) {
+    const auto number = static_cast<unsigned>(w.first_row) + static_cast<unsigned>(min(row, w.rows - 1));
+    return number / static_cast<unsigned>(w.scale_block_rows);
+  }
   __device__ void enter(Feed& feed, int lane) const {
     FewRun run;
     while (feed.walk.next(plan, run)) {
@@ -95,42 +106,57 @@ struct FewProduct {
         feed.codes[tile] = w.codes + (at * plan.units + step * kStepUnits) * unit_bytes(kPacking) + lane * 16;
         if constexpr (kHasGrid) {
           const int row = static_cast<int>(at) * kTileRows + lane / 4;
-          const float* const scales = grid_row(w, min(row, w.rows - 1));
-          feed.scales[tile] = reinterpret_cast<const std::byte*>(scales + step);
-          feed.next_row[tile] = static_cast<int>(grid_row(w, min(row + 8, w.rows - 1)) - scales) * 4;
+          const unsigned first = grid_row_number(w, row);
+          feed.scales[tile] = w.scales + first * w.scale_stride + step / kStepsOfGrid * static_cast<int>(sizeof(float));
+          feed.next_row[tile] = static_cast<int>((grid_row_number(w, row + 8) - first) * w.scale_stride);
         } else if constexpr (scale_cols(kPacking) > 0) {
           constexpr int kLanes = scale_cols(kPacking) / 16;  // that share scales
-          feed.scales[tile] = w.scales + (at * plan.steps + step) * kScaleBytes + lane / kLanes * 8;
+          const std::int64_t chunk = at * chunks_of(plan) + step / kStepsOfChunk;
+          feed.scales[tile] = w.scales + chunk * chunk_scale_bytes(kPacking) + lane / kLanes * 8;
         }
       }
       return;
     }
     feed.units = 0;
   }
-  static __device__ __forceinline__ void load_scales(const Feed& feed, uint2 (&scales)[2]) {
+  /// What a warp holds of the weights: the step that follows. All of it is asked for at once, while the step in front
+  /// is multiplied: waiting for one load means waiting for all that have been issued since.
+  struct Held {
+    Stage stage[2];
+    std::uint32_t scales[2][2];  ///< of a grid: those of rows g and g + 8; else [0]: of the step's units
+  };
+  /// Whether sums get their scale from the grid after the step that begins with `unit`.
+  [[nodiscard]] __device__ __forceinline__ bool ends_grid_tile(int unit) const {
+    return unit % (kStepsOfGrid * kStepUnits) == (kStepsOfGrid - 1) * kStepUnits || unit + kStepUnits >= plan.units;
+  }
+  /// Asks for the step that follows, if there is one.
+  __device__ __forceinline__ void ask(Feed& feed, Held& held, int lane) const {
     if (feed.units <= 0) return;
+    const int unit = plan.units - feed.units;
+#pragma unroll
+    for (int i = 0; i < kStepUnits; ++i) {
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        if (i < feed.units) load_unit_of(feed.codes[tile] + i * unit_bytes(kPacking), i, held.stage[tile]);
+      }
+    }
+    const auto word = [](const std::byte* from) { return __ldg(reinterpret_cast<const std::uint32_t*>(from)); };
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
       if constexpr (kHasGrid) {
-        scales[tile].x = *reinterpret_cast<const std::uint32_t*>(feed.scales[tile]);
-        scales[tile].y = *reinterpret_cast<const std::uint32_t*>(feed.scales[tile] + feed.next_row[tile]);
-      } else if constexpr (kScaleBytes > 0) {
-        scales[tile] = load_stream_half(feed.scales[tile]);
+        if (!ends_grid_tile(unit)) continue;
+        held.scales[tile][0] = word(feed.scales[tile]);
+        held.scales[tile][1] = word(feed.scales[tile] + feed.next_row[tile]);
+        feed.scales[tile] += sizeof(float);
+      } else if constexpr (scale_cols(kPacking) > 0) {
+        held.scales[tile][0] = word(feed.scales[tile]);
+        const bool ends_chunk = unit / kStepUnits % kStepsOfChunk == kStepsOfChunk - 1;
+        feed.scales[tile] += ends_chunk ? chunk_scale_bytes(kPacking) - 4 * (kStepsOfChunk - 1) : 4;
       }
     }
-  }
-  static __device__ __forceinline__ void load_unit(const Feed& feed, int i, int tile, Stage& stage) {
-    if (i < feed.units) load_unit_of(feed.codes[tile] + i * unit_bytes(kPacking), i, stage);
-  }
-  __device__ __forceinline__ void advance(Feed& feed, int lane) const {
-    if (feed.units <= 0) return;
+    for (const std::byte*& codes : feed.codes) codes += kStepUnits * unit_bytes(kPacking);
     if (--feed.steps == 0) return enter(feed, lane);
     feed.units -= kStepUnits;
-#pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      feed.codes[tile] += kStepUnits * unit_bytes(kPacking);
-      feed.scales[tile] += kScaleBytes;
-    }
   }
 
   /// The lane's columns of the input, one in each group of 8. Those beyond the last are the last again.
@@ -180,14 +206,8 @@ struct FewProduct {
     }
   }
 
-  /// What a warp holds of the weights: the step at hand, whose units give way to those of the step that follows.
-  struct Held {
-    Stage stage[2];
-    uint2 next_scales[2];
-  };
-
   template <int kUsed>
-  __device__ __forceinline__ void multiply_unit(Held& held, const Feed& feed, int i, const std::uint32_t (&bias)[2],
+  __device__ __forceinline__ void multiply_unit(const Stage (&stage)[2], int i, const std::uint32_t (&bias)[2],
                                                 const Columns& columns, int unit, Sums& sums) const {
     uint4 b[kUsed][2];
 #pragma unroll
@@ -198,8 +218,7 @@ struct FewProduct {
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
       FragmentA a[4];
-      held.stage[tile].decode(i, bias[tile], a);
-      load_unit(feed, i, tile, held.stage[tile]);
+      stage[tile].decode(i, bias[tile], a);
 #pragma unroll
       for (int f = 0; f < 4; ++f) {
 #pragma unroll
@@ -212,42 +231,33 @@ struct FewProduct {
     }
   }
 
-  /// A step, and the request for the one that follows.
+  /// A step, and the request for the one that follows. Where there is a grid, `part` are the sums that still lack its
+  /// scale.
   template <int kUsed>
   __device__ __forceinline__ void multiply_step(Held& held, Feed& feed, const std::uint32_t (&bias)[2],
-                                                const Columns& columns, int unit, int lane, Sums& sums) const {
-    uint2 scales[2];
+                                                const Columns& columns, int unit, int lane, Sums& part,
+                                                Sums& sums) const {
+    Held now = held;
+    if constexpr (scale_cols(kPacking) > 0) {
 #pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      scales[tile] = held.next_scales[tile];
-      set_scales(held.stage[tile], scales[tile]);
+      for (int tile = 0; tile < 2; ++tile) now.stage[tile].scales.x = now.scales[tile][0];
     }
-    load_scales(feed, held.next_scales);
-    Sums part = {};  // where the scales of a grid multiply it
+    ask(feed, held, lane);
     Sums& to = kHasGrid ? part : sums;
-    const int units = plan.units - unit;
-    if (units >= kStepUnits) {
 #pragma unroll
-      for (int i = 0; i < kStepUnits; ++i) multiply_unit<kUsed>(held, feed, i, bias, columns, unit, to);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kStepUnits; ++i) {
-        if (i < units) {
-          multiply_unit<kUsed>(held, feed, i, bias, columns, unit, to);
-        } else {
-          for (int tile = 0; tile < 2; ++tile) load_unit(feed, i, tile, held.stage[tile]);
-        }
-      }
+    for (int i = 0; i < kStepUnits; ++i) {
+      if (i == 0 || unit + i < plan.units) multiply_unit<kUsed>(now.stage, i, bias, columns, unit, to);
     }
     if constexpr (kHasGrid) {
+      if (!ends_grid_tile(unit)) return;
 #pragma unroll
       for (int i = 0; i < 8 * kUsed; ++i) {
-        const float scale = __uint_as_float(i % 4 / 2 == 0 ? scales[i / 4 % 2].x : scales[i / 4 % 2].y);
+        float& from = part[i / 4 % 2][i / 8 * 4 + i % 4];
         float& sum = sums[i / 4 % 2][i / 8 * 4 + i % 4];
-        sum = __fmaf_rn(scale, part[i / 4 % 2][i / 8 * 4 + i % 4], sum);
+        sum = __fmaf_rn(__uint_as_float(now.scales[i / 4 % 2][i % 4 / 2]), from, sum);
+        from = 0.0F;
       }
     }
-    advance(feed, lane);
   }
 
   /// Where the partial sums of a slot's segment are, for a lane.
@@ -269,9 +279,10 @@ struct FewProduct {
                                                const Columns& columns, Held& held, Feed& feed, int lane) const {
     int segment = run.segment;
     int end = first_step(segment + 1);
+    Sums part = {};
     Sums sums = {};
     for (int step = first_step(segment); segment < run.end_segment;) {
-      multiply_step<kUsed>(held, feed, bias, columns, step * kStepUnits, lane, sums);
+      multiply_step<kUsed>(held, feed, bias, columns, step * kStepUnits, lane, part, sums);
       if (++step < end) continue;
       float4* const to = run.slot >= 0 ? partial(run.slot, segment, lane) : own_totals();
       const bool adds = run.slot < 0 && segment > 0;
@@ -360,7 +371,7 @@ struct FewProduct {
     const int code_bytes = next.units * unit_bytes(w.packing);
     prefetch_bytes(w.codes + std::int64_t{tile} * code_bytes, tiles * code_bytes);
     if (scale_cols(w.packing) == 0) return;
-    const int scale_bytes = next.steps * chunk_scale_bytes(w.packing);
+    const int scale_bytes = chunks_of(next) * chunk_scale_bytes(w.packing);
     prefetch_bytes(w.scales + std::int64_t{tile} * scale_bytes, tiles * scale_bytes);
   }
 
@@ -385,6 +396,12 @@ struct FewProduct {
     }
   };
 
+  /// A loaded value once it is there. Else what uses it later waits, each time, for all loads that are on their way.
+  [[nodiscard]] __device__ __forceinline__ std::uint32_t arrived(std::uint32_t value) const {
+    asm volatile("add.u32 %0, %0, %1;\n" : "+r"(value) : "r"(plan.slots >> 31));  // adds 0
+    return value;
+  }
+
   __device__ __forceinline__ void multiply_all(Feed& feed, Held& held, int first_place, int lane, int warp) const {
     FewWalk walk(plan, warp);
     FewRun run;
@@ -397,7 +414,9 @@ struct FewProduct {
         if (group.expert >= 0) {
           find_columns(group, first_place, lane, columns);
 #pragma unroll
-          for (int tile = 0; tile < 2; ++tile) bias[tile] = matrix(run.group, group.expert, tile).weight.scale_bias;
+          for (int tile = 0; tile < 2; ++tile) {
+            bias[tile] = arrived(matrix(run.group, group.expert, tile).weight.scale_bias);
+          }
         }
       }
       if (group.expert < 0) {
@@ -418,13 +437,7 @@ struct FewProduct {
     Held held;
     feed.walk = FewWalk(plan, warp);
     enter(feed, lane);
-    load_scales(feed, held.next_scales);
-#pragma unroll
-    for (int i = 0; i < kStepUnits; ++i) {
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) load_unit(feed, i, tile, held.stage[tile]);
-    }
-    advance(feed, lane);
+    ask(feed, held, lane);
     if constexpr (kGated) {
       prefetch_next(next, warp, lane);
     } else {

@@ -19,7 +19,7 @@ struct FewPlan {
   const MatrixRef* matrix = nullptr;  ///< [experts]
   int pairs = 0;                      ///< of a group
   int units = 0;                      ///< of a row
-  int steps = 0;                      ///< of a row: a step is what a warp holds at a time
+  int steps = 0;                      ///< of a row: a step is what a warp asks for at a time
   int segments = 0;                   ///< of a row, that are not empty
   int begin_of[kSegments + 1] = {};   ///< first step of each segment, and the end
   int part_of_segment = 0;            ///< 2^16 / segments, rounded up
@@ -41,6 +41,9 @@ struct FewPlan {
     if (slots > most_slots) slots = 0;  // they go round once more, some warps without
   }
 };
+
+/// Of a row.
+__device__ __forceinline__ int chunks_of(const FewPlan& plan) { return (plan.units + kChunkUnits - 1) / kChunkUnits; }
 
 /// What a launch does with the products.
 struct FewTask {
