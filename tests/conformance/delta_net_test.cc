@@ -315,16 +315,19 @@ TEST_P(DeltaNetConformance, SoftCap) {
 
 TEST_P(DeltaNetConformance, SigmoidGate) {
   Random random(4);
-  const std::vector<float> values = random.floats(3 * 17, 5.0F);
-  for (const std::int64_t cols : {17, 1}) {
-    const std::vector<float> gates = random.floats(3 * cols, 60.0F);
-    const TestMatrix gate(*backend_, 3, cols, gates);
-    const TestMatrix y(*backend_, 3, 17, values);
-    VN_EXPECT_OK(backend_->sigmoid_gate({gate.view(), y.view()}));
-    const std::vector<float> found = y.read();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double expected = values[i] * sigmoid(static_cast<double>(gates[cols == 1 ? i / 17 : i]));
-      EXPECT_NEAR(found[i], expected, 1e-6 * std::fabs(expected) + 1e-30);
+  for (const std::int64_t width : {17, 1028}) {
+    const std::vector<float> values = random.floats(3 * width, 5.0F);
+    for (const std::int64_t cols : {width, std::int64_t{1}}) {
+      const std::vector<float> gates = random.floats(3 * cols, 60.0F);
+      const TestMatrix gate(*backend_, 3, cols, gates);
+      const TestMatrix y(*backend_, 3, width, values);
+      VN_EXPECT_OK(backend_->sigmoid_gate({gate.view(), y.view()}));
+      const std::vector<float> found = y.read();
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto at = cols == 1 ? i / static_cast<std::size_t>(width) : i;
+        const double expected = values[i] * sigmoid(static_cast<double>(gates[at]));
+        EXPECT_NEAR(found[i], expected, 1e-6 * std::fabs(expected) + 1e-30);
+      }
     }
   }
 }

@@ -102,18 +102,21 @@ TEST_P(ElementwiseConformance, GatedActivation) {
 
 TEST_P(ElementwiseConformance, CombineAddsAndOverwrites) {
   Random random(3);
-  const std::vector<float> x = random.floats(2 * 33);
-  const std::vector<float> y = random.floats(2 * 33);
-  const TestMatrix x_matrix(*backend_, 2, 33, x);
-  const TestMatrix sum(*backend_, 2, 33, y);
-  VN_EXPECT_OK(backend_->combine({.x = x_matrix.view(), .y = sum.view(), .alpha = 2.0F, .beta = -0.5F}));
-  const TestMatrix fresh(*backend_, 2, 33);  // NaN
-  VN_EXPECT_OK(backend_->combine({.x = x_matrix.view(), .y = fresh.view(), .alpha = 3.0F, .beta = 0.0F}));
-  const std::vector<float> sums = sum.read();
-  const std::vector<float> copies = fresh.read();
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    EXPECT_NEAR(sums[i], 2.0 * x[i] - 0.5 * y[i], 1e-6);
-    EXPECT_EQ(copies[i], 3.0F * x[i]);
+  for (const std::int64_t cols : {33, 36, 1}) {
+    constexpr std::int64_t kRows = 70;
+    const std::vector<float> x = random.floats(kRows * cols);
+    const std::vector<float> y = random.floats(kRows * cols);
+    const TestMatrix x_matrix(*backend_, kRows, cols, x);
+    const TestMatrix sum(*backend_, kRows, cols, y);
+    VN_EXPECT_OK(backend_->combine({.x = x_matrix.view(), .y = sum.view(), .alpha = 2.0F, .beta = -0.5F}));
+    const TestMatrix fresh(*backend_, kRows, cols);  // NaN
+    VN_EXPECT_OK(backend_->combine({.x = x_matrix.view(), .y = fresh.view(), .alpha = 3.0F, .beta = 0.0F}));
+    const std::vector<float> sums = sum.read();
+    const std::vector<float> copies = fresh.read();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      EXPECT_NEAR(sums[i], 2.0 * x[i] - 0.5 * y[i], 1e-6);
+      EXPECT_EQ(copies[i], 3.0F * x[i]);
+    }
   }
 }
 
