@@ -53,8 +53,10 @@ struct DeltaNetKernelArgs {
 #ifdef __CUDACC__
   /// Whether the scan takes a slice of so many tokens.
   __device__ bool is_scanned(std::int32_t num_tokens) const { return num_tokens > (has_steps ? 1 : 0); }
+  /// Value heads of a key head.
+  __device__ std::int32_t sharing() const { return value_heads / key_heads; }
   __device__ std::int32_t key_head_of(std::int32_t head) const {
-    return tiled_heads ? head % key_heads : head / (value_heads / key_heads);
+    return tiled_heads ? head % key_heads : head / sharing();
   }
   __device__ const float* keys_of(std::int64_t row, std::int32_t key_head) const {
     return keys + (row * key_heads + key_head) * 2 * padded_keys;

@@ -1,5 +1,6 @@
 // What comes before the gated delta net's recurrence: the convolution, the norms of q and k, decays and gates. Blocks
-// take a key head's q and k each, or some channels of v; of a prompt kTileRows rows, of single tokens one.
+// take a key head's q and k each, or some channels of v; of a prompt kTileRows rows, of single tokens one. They let the
+// next kernel begin only once everything in front has ended, so that it may read states at once.
 #include "backend/cuda/ops/delta_net_kernels.h"
 #include "backend/cuda/ops/math.cuh"
 #include "backend/cuda/ops/prefetch.cuh"
@@ -68,28 +69,26 @@ __device__ KeyNorms norm_keys(const float* q, const float* k, std::int32_t dim) 
   return {q_factor, k_factor, warp_sum(product) * q_factor * k_factor};
 }
 
-/// Gates of the value heads that use `key_head`, a lane each.
-__device__ void write_gates(const DeltaNetKernelArgs& args, std::int64_t row, std::int32_t key_head, float product) {
-  const std::int32_t sharing = args.value_heads / args.key_heads;
-  for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x) % kWarpSize; i < sharing; i += kWarpSize) {
-    const std::int32_t head = args.tiled_heads ? i * args.key_heads + key_head : key_head * sharing + i;
-    const float raised = args.a.data[row * args.a.stride + head] + args.dt_bias[head];
-    const float decay = expf(args.decay_rate[head] * softplus(raised));
-    const float beta = sigmoid(args.b.data[row * args.b.stride + head]);
-    args.gates[row * args.value_heads + head] = {decay, beta, -(beta * decay), product};
-  }
+/// Gates of the n-th value head that uses `key_head`.
+__device__ void write_gates(const DeltaNetKernelArgs& args, std::int64_t row, std::int32_t key_head, std::int32_t n,
+                            float product) {
+  const std::int32_t head = args.tiled_heads ? n * args.key_heads + key_head : key_head * args.sharing() + n;
+  const float raised = args.a.data[row * args.a.stride + head] + args.dt_bias[head];
+  const float decay = expf(args.decay_rate[head] * softplus(raised));
+  const float beta = sigmoid(args.b.data[row * args.b.stride + head]);
+  args.gates[row * args.value_heads + head] = {decay, beta, -(beta * decay), product};
 }
 
-/// A warp norms q and k of a key head and writes them with the head's gates.
-__device__ void write_keys(const DeltaNetKernelArgs& args, std::int64_t row, std::int32_t key_head, const float* q,
-                           const float* k) {
+/// A warp norms q and k of a key head and writes them. Returns their product, in all lanes.
+__device__ float write_keys(const DeltaNetKernelArgs& args, std::int64_t row, std::int32_t key_head, const float* q,
+                            const float* k) {
   const KeyNorms norms = norm_keys(q, k, args.key_dim);
   float* const to = args.keys + (row * args.key_heads + key_head) * 2 * args.padded_keys;
   for (std::int32_t d = static_cast<std::int32_t>(threadIdx.x) % kWarpSize; d < args.padded_keys; d += kWarpSize) {
     to[d] = d < args.key_dim ? k[d] * norms.k_factor : 0.0F;
     to[args.padded_keys + d] = d < args.key_dim ? q[d] * norms.q_factor : 0.0F;
   }
-  write_gates(args, row, key_head, norms.product);
+  return norms.product;
 }
 
 /// A number of a value head.
@@ -193,8 +192,9 @@ template <int kWidth>
 __global__ void __launch_bounds__(kThreads) mix_rows_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
   extern __shared__ float heads[];  // [q and k, kTileRows, padded_keys]
   __shared__ RowOrigin origins[kTileRows];
-  release_successor();
+  __shared__ float products[kTileRows];
   wait_for_predecessor();
+  release_successor();
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   const auto thread = static_cast<std::int32_t>(threadIdx.x);
   const Tile tile = load_tile(args, origins);
@@ -224,7 +224,15 @@ __global__ void __launch_bounds__(kThreads) mix_rows_kernel(const __grid_constan
 #pragma unroll 1
   for (int i = thread / kWarpSize; i < kTileRows; i += kWarps) {
     if (tile.origins[i].slot < 0) continue;
-    write_keys(args, tile.first + i, block, heads + i * args.padded_keys, heads + (kTileRows + i) * args.padded_keys);
+    const float product = write_keys(args, tile.first + i, block, heads + i * args.padded_keys,
+                                     heads + (kTileRows + i) * args.padded_keys);
+    if (thread % kWarpSize == 0) products[i] = product;
+  }
+  __syncthreads();
+  // All rows at once: they wait for their inputs together.
+  for (std::int32_t gate = thread; gate < kTileRows * args.sharing(); gate += kThreads) {
+    const std::int32_t i = gate / args.sharing();
+    if (tile.origins[i].slot >= 0) write_gates(args, tile.first + i, block, gate % args.sharing(), products[i]);
   }
 }
 
@@ -260,7 +268,6 @@ struct ChannelStep {
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads) mix_tokens_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
   __shared__ float heads[2][kMaxKeyDim];
-  release_successor();
   const DeviceSlice slice = args.step.slices[blockIdx.y];
   const bool has_token = slice.num_tokens > 0;
   const auto block = static_cast<std::int32_t>(blockIdx.x);
@@ -273,6 +280,7 @@ __global__ void __launch_bounds__(kThreads) mix_tokens_kernel(const __grid_const
     ChannelStep<kWidth> step;
     if (has_value) step.prepare(args, slice, place.channel);
     wait_for_predecessor();
+    release_successor();
     if (!has_token || place.offset >= width) return;
     args.values[row * width + place.offset] = has_value ? step.run(args, slice, place.channel) : 0.0F;
     return;
@@ -284,6 +292,7 @@ __global__ void __launch_bounds__(kThreads) mix_tokens_kernel(const __grid_const
     for (int which = 0; which < 2; ++which) steps[which].prepare(args, slice, channels[which]);
   }
   wait_for_predecessor();
+  release_successor();
   if (!has_token) return;
   if (thread < dim) {
 #pragma unroll
@@ -297,7 +306,9 @@ __global__ void __launch_bounds__(kThreads) mix_tokens_kernel(const __grid_const
     }
   }
   __syncthreads();
-  if (thread < kWarpSize) write_keys(args, row, block, heads[0], heads[1]);
+  if (thread >= kWarpSize) return;
+  const float product = write_keys(args, row, block, heads[0], heads[1]);
+  for (std::int32_t n = thread; n < args.sharing(); n += kWarpSize) write_gates(args, row, block, n, product);
 }
 
 template <int kWidth>

@@ -1,8 +1,4 @@
 // The gated delta net's recurrence for single tokens: bound by reading and writing the state, in whole rows of a head.
-// With many of them on sm_90 the copy engines move it through shared memory, so that more of it is under way.
-#include <algorithm>
-#include <string_view>
-
 #include "backend/cuda/ops/delta_net_kernels.h"
 #include "backend/cuda/ops/delta_net_math.cuh"
 
@@ -11,14 +7,14 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * kWarpSize;
-constexpr int kBlocksPerSm = 2;      ///< one loads while the other computes and stores
-constexpr int kBulkBlocksPerSm = 3;  ///< as many as have room for their state
-constexpr int kBulkWaves = 4;        ///< of blocks from which the copy engines pay
+constexpr int kBlocksPerSm = 2;  ///< one loads while the other computes and stores
 constexpr int kMostColumns = 4 * kWarpSize;
 constexpr int kPartsPerWarp = kKeyParts / kWarps;
 static_assert(kPartsPerWarp == 2, "a warp has parts p and p + 8, whose sums meet first");
 
+template <int kQuads>
 struct StepShared {
+  float keys[2][kQuads * kKeyStride];  ///< k and q
   float by_key[kWarps][kMostColumns];
   float by_query[kWarps][kMostColumns];
   float delta[kMostColumns];
@@ -42,38 +38,30 @@ __device__ float component(const float4& four, int j) {
   return j == 0 ? four.x : j == 1 ? four.y : j == 2 ? four.z : four.w;
 }
 
-/// A warp's share of a head's state: two parts of its keys, four columns a lane. kHeld: in registers, else where load()
-/// has been told, in shared memory.
-template <int kQuads, bool kHeld>
+/// A warp's share of a head's state, in registers: two parts of its keys, four columns a lane.
+template <int kQuads>
 struct StateShare {
-  float4 rows[kHeld ? kPartsPerWarp : 1][kQuads][4];
-  const float* place;
+  float4 rows[kPartsPerWarp][kQuads][4];
   std::int32_t key_dim;
   std::int32_t value_dim;
   int warp;
   int column;
-  bool is_new;  ///< reads give zeros
 
-  __device__ StateShare(const DeltaNetKernelArgs& args, bool is_new_sequence)
+  __device__ explicit StateShare(const DeltaNetKernelArgs& args)
       : key_dim(args.key_dim),
         value_dim(args.value_dim),
         warp(static_cast<int>(threadIdx.x) / kWarpSize),
-        column(static_cast<int>(threadIdx.x) % kWarpSize * 4),
-        is_new(is_new_sequence) {}
+        column(static_cast<int>(threadIdx.x) % kWarpSize * 4) {}
   __device__ int first_key(int part, int quad) const { return quad * kKeyStride + 4 * (warp + part * kWarps); }
   __device__ bool has(int key) const { return key < key_dim && column < value_dim; }
-  __device__ float4 read(int key) const { return load_four(place + key * value_dim + column, has(key) && !is_new); }
-  __device__ float4 row(int part, int quad, int j) const {
-    if constexpr (kHeld) return rows[part][quad][j];
-    return read(first_key(part, quad) + j);
-  }
-  __device__ void load(const float* state) {
-    place = state;
-    if constexpr (kHeld) {
+  /// Zeros for a new sequence.
+  __device__ void load(const float* state, bool is_new) {
 #pragma unroll
-      for (int p = 0; p < kPartsPerWarp; ++p) {
+    for (int p = 0; p < kPartsPerWarp; ++p) {
 #pragma unroll
-        for (int i = 0; i < kQuads * 4; ++i) rows[p][i / 4][i % 4] = read(first_key(p, i / 4) + i % 4);
+      for (int i = 0; i < kQuads * 4; ++i) {
+        const int key = first_key(p, i / 4) + i % 4;
+        rows[p][i / 4][i % 4] = load_four(state + key * value_dim + column, has(key) && !is_new);
       }
     }
   }
@@ -89,7 +77,7 @@ struct StateShare {
         const float4 q4 = *reinterpret_cast<const float4*>(q + first_key(p, i));
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const float4 old = row(p, i, j);
+          const float4 old = rows[p][i][j];
           accumulate(key_sums[p], old, component(k4, j));
           accumulate(query_sums[p], old, component(q4, j));
         }
@@ -107,7 +95,7 @@ struct StateShare {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
           const int key = first_key(p, i) + j;
-          const float4 old = row(p, i, j);
+          const float4 old = rows[p][i][j];
           const float kj = component(k4, j);
           if (!has(key)) continue;
           *reinterpret_cast<float4*>(state + key * value_dim + column) =
@@ -126,100 +114,35 @@ __device__ float column_sum(const float (&parts)[kWarps][kMostColumns], int colu
   return sum_of_pairs(pairs);
 }
 
-#if __CUDA_ARCH__ >= 900
-__device__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-#endif
-
-/// A head's state on its way through shared memory. One thread asks; all may wait for its arrival.
-struct StateCopy {
-  float* held;
-  float* state;
-  unsigned size_bytes;
-  std::uint64_t* arrived;
-
-#if __CUDA_ARCH__ >= 900
-  static constexpr unsigned kPieceBytes = 16384;
-
-  __device__ void prepare() const {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(arrived)));
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  }
-  __device__ void fetch() const {
-    const unsigned barrier = shared_address(arrived);
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(size_bytes) : "memory");
-    for (unsigned at = 0; at < size_bytes; at += kPieceBytes) {
-      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                       shared_address(held) + at),
-                   "l"(reinterpret_cast<const char*>(state) + at), "r"(min(kPieceBytes, size_bytes - at)), "r"(barrier)
-                   : "memory");
-    }
-  }
-  __device__ void wait() const {
-    asm volatile(
-        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra again;\n}" ::
-            "r"(shared_address(arrived))
-        : "memory");
-  }
-  /// Every thread before the one that calls store(), and a barrier between.
-  __device__ static void publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-  __device__ void store() const {
-    for (unsigned at = 0; at < size_bytes; at += kPieceBytes) {
-      asm volatile(
-          "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(reinterpret_cast<char*>(state) + at),
-          "r"(shared_address(held) + at), "r"(min(kPieceBytes, size_bytes - at))
-          : "memory");
-    }
-    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-  }
-  __device__ static void finish() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-#else
-  __device__ void prepare() const {}
-  __device__ void fetch() const {}
-  __device__ void wait() const {}
-  __device__ static void publish() {}
-  __device__ void store() const {}
-  __device__ static void finish() {}
-#endif
-};
-
-/// A block a value head of a slice. kBulk: the state passes through shared memory.
-template <int kQuads, bool kBulk>
-__global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPerSm)
-    step_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
-  extern __shared__ __align__(128) float held[];
-  __shared__ __align__(16) StepShared shared;
-  __shared__ std::uint64_t arrived;
+/// A block a value head of a slice.
+template <int kQuads>
+__global__ void __launch_bounds__(kThreads, kBlocksPerSm) step_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
+  __shared__ __align__(16) StepShared<kQuads> shared;
   release_successor();
   const DeviceSlice slice = args.step.slices[blockIdx.y];
+  const bool is_step = slice.num_tokens == 1;
   const auto head = static_cast<std::int32_t>(blockIdx.x);
   const int thread = static_cast<int>(threadIdx.x);
-  const auto state_bytes = static_cast<unsigned>(args.key_dim * args.value_dim) * static_cast<unsigned>(sizeof(float));
-  float* const state = args.state_of(slice.state_slot, head);
-  const StateCopy copy = {held, state, state_bytes, &arrived};
-  if (kBulk && thread == 0) copy.prepare();
-  if (kBulk) __syncthreads();
-  wait_for_predecessor();
-  if (slice.num_tokens != 1) return;
-  const bool is_new = slice.past == 0;
-  if (kBulk && !is_new && thread == 0) copy.fetch();
   const std::int64_t row = slice.first_row;
-  StateShare<kQuads, !kBulk> share(args, is_new);
-  if (!kBulk) share.load(state);
-  const float* const k = args.keys_of(row, args.key_head_of(head));
+  float* const state = args.state_of(slice.state_slot, head);
+  StateShare<kQuads> share(args);
+  // While the mixing in front still runs: what wrote the state had ended before that let this kernel begin.
+  share.load(state, !is_step || slice.past == 0);
+  wait_for_predecessor();
+  if (!is_step) return;
+  if (thread < kQuads * kKeyStride / 2) {
+    const float* const keys = args.keys_of(row, args.key_head_of(head));
+    reinterpret_cast<float4*>(shared.keys)[thread] = reinterpret_cast<const float4*>(keys)[thread];
+  }
   const DeltaNetGates gates = args.gates[row * args.value_heads + head];
   const bool has_column = thread < args.value_dim;
   const float v = has_column ? args.values_of(row, head)[thread] : 0.0F;
   const std::int64_t at = std::int64_t{head} * args.value_dim + thread;
   const float z = has_column ? args.z.data[row * args.z.stride + at] : 0.0F;
-  if (kBulk) {
-    if (!is_new) copy.wait();
-    share.load(held);
-  }
+  __syncthreads();
   float4 by_key;
   float4 by_query;
-  share.products(k, k + args.padded_keys, by_key, by_query);
+  share.products(shared.keys[0], shared.keys[1], by_key, by_query);
   *reinterpret_cast<float4*>(shared.by_key[share.warp] + share.column) = by_key;
   *reinterpret_cast<float4*>(shared.by_query[share.warp] + share.column) = by_query;
   __syncthreads();
@@ -229,36 +152,19 @@ __global__ void __launch_bounds__(kThreads, kBulk ? kBulkBlocksPerSm : kBlocksPe
     shared.output[thread] = output_of(gates, column_sum(shared.by_query, thread), delta);
   }
   __syncthreads();
-  share.update(k, gates.decay, *reinterpret_cast<const float4*>(shared.delta + share.column), kBulk ? held : state);
-  if (kBulk) {
-    StateCopy::publish();
-    __syncthreads();
-    if (thread == 0) copy.store();
-  }
+  share.update(shared.keys[0], gates.decay, *reinterpret_cast<const float4*>(shared.delta + share.column), state);
   if (thread < kMostColumns) {
     const float factor = norm_factor(shared.output, args.value_dim, args.eps);
     if (has_column) {
       args.y.data[row * args.y.stride + at] = gated_output(args.norm[thread], shared.output[thread], factor, z);
     }
   }
-  if (kBulk && thread == 0) StateCopy::finish();
 }
 
 template <int kQuads>
 Status step(const CudaContext& context, const DeltaNetKernelArgs& args) {
   const dim3 grid(static_cast<unsigned>(args.value_heads), static_cast<unsigned>(args.step.num_slices));
-  constexpr std::size_t kPlainBytes = 32 << 10;  // beside what the kernel has anyway; launch() asks for 48 KiB and more
-  const std::size_t state_bytes =
-      static_cast<std::size_t>(args.key_dim) * static_cast<std::size_t>(args.value_dim) * sizeof(float);
-  const std::size_t bulk_bytes =
-      state_bytes > kPlainBytes ? std::max(state_bytes, (48 << 10) + sizeof(float4)) : state_bytes;
-  const std::int64_t wave = std::int64_t{kBulkBlocksPerSm} * context.num_sms;
-  // Code for other architectures has no bulk copies.
-  constexpr bool kIsBuilt = std::string_view(VERNIER_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
-  if (kIsBuilt && context.capability == 90 && std::int64_t{grid.x} * grid.y >= kBulkWaves * wave) {
-    return launch(context, {grid, dim3(kThreads), bulk_bytes}, step_kernel<kQuads, true>, args);
-  }
-  return launch(context, {grid, dim3(kThreads)}, step_kernel<kQuads, false>, args);
+  return launch(context, {grid, dim3(kThreads)}, step_kernel<kQuads>, args);
 }
 
 }  // namespace
