@@ -242,6 +242,7 @@ __global__ void __launch_bounds__(kThreads) mix_rows_kernel(const __grid_constan
 template <int kWidth>
 struct ChannelStep {
   ChannelWeights<kWidth> weights;
+  float input[kWidth];
 
   /// Before the wait: weights, which no kernel writes.
   __device__ void prepare(const DeltaNetKernelArgs& args, const DeviceSlice& slice, std::int32_t channel) {
@@ -252,39 +253,62 @@ struct ChannelStep {
       if (j < args.conv_width - 1) prefetch_line(kept + std::int64_t{j} * args.channels);
     }
   }
-  __device__ float run(const DeltaNetKernelArgs& args, const DeviceSlice& slice, std::int32_t channel) const {
-    float* const kept = args.inputs_of(slice.state_slot, channel);
-    float input[kWidth];
+  /// A thread asks for the inputs of all its channels before it needs one.
+  __device__ void load(const DeltaNetKernelArgs& args, const DeviceSlice& slice, std::int32_t channel) {
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
       const std::int32_t at = j - (kWidth - 1);
       input[j] = at > -args.conv_width ? args.input_at(slice, at, channel) : 0.0F;
     }
-    keep_inputs(args, input, kept);
+  }
+  __device__ float finish(const DeltaNetKernelArgs& args, const DeviceSlice& slice, std::int32_t channel) const {
+    keep_inputs(args, input, args.inputs_of(slice.state_slot, channel));
     return weights.apply(args, input);
   }
 };
+
+constexpr int kStepValues = 2;  ///< of v that a thread takes
+
+/// Some channels of v.
+template <int kWidth>
+__device__ void mix_token_values(const DeltaNetKernelArgs& args, const DeviceSlice& slice, std::int32_t block) {
+  const std::int32_t width = args.value_heads * args.padded_values;
+  const bool has_token = slice.num_tokens > 0;
+  ValuePlace places[kStepValues];
+  ChannelStep<kWidth> steps[kStepValues];
+  bool has_value[kStepValues];
+#pragma unroll
+  for (int i = 0; i < kStepValues; ++i) {
+    places[i] = value_place(args, (block * kStepValues + i) * kThreads + static_cast<std::int32_t>(threadIdx.x));
+    has_value[i] = has_token && places[i].offset < width && places[i].channel >= 0;
+    if (has_value[i]) steps[i].prepare(args, slice, places[i].channel);
+  }
+  wait_for_predecessor();
+  release_successor();
+  if (!has_token) return;
+#pragma unroll
+  for (int i = 0; i < kStepValues; ++i) {
+    if (has_value[i]) steps[i].load(args, slice, places[i].channel);
+  }
+  float* const values = args.values + std::int64_t{slice.first_row} * width;
+#pragma unroll
+  for (int i = 0; i < kStepValues; ++i) {
+    if (places[i].offset >= width) continue;
+    values[places[i].offset] = has_value[i] ? steps[i].finish(args, slice, places[i].channel) : 0.0F;
+  }
+}
 
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads) mix_tokens_kernel(const __grid_constant__ DeltaNetKernelArgs args) {
   __shared__ float heads[2][kMaxKeyDim];
   const DeviceSlice slice = args.step.slices[blockIdx.y];
-  const bool has_token = slice.num_tokens > 0;
   const auto block = static_cast<std::int32_t>(blockIdx.x);
   const auto thread = static_cast<std::int32_t>(threadIdx.x);
-  const std::int64_t row = slice.first_row;
   if (block >= args.key_heads) {
-    const ValuePlace place = value_place(args, (block - args.key_heads) * kThreads + thread);
-    const std::int32_t width = args.value_heads * args.padded_values;
-    const bool has_value = has_token && place.offset < width && place.channel >= 0;
-    ChannelStep<kWidth> step;
-    if (has_value) step.prepare(args, slice, place.channel);
-    wait_for_predecessor();
-    release_successor();
-    if (!has_token || place.offset >= width) return;
-    args.values[row * width + place.offset] = has_value ? step.run(args, slice, place.channel) : 0.0F;
+    mix_token_values<kWidth>(args, slice, block - args.key_heads);
     return;
   }
+  const bool has_token = slice.num_tokens > 0;
   const std::int32_t dim = args.key_dim;
   const std::int32_t channels[2] = {block * dim + thread, (args.key_heads + block) * dim + thread};
   ChannelStep<kWidth> steps[2];  // of the first kThreads keys
@@ -296,32 +320,41 @@ __global__ void __launch_bounds__(kThreads) mix_tokens_kernel(const __grid_const
   if (!has_token) return;
   if (thread < dim) {
 #pragma unroll
-    for (int which = 0; which < 2; ++which) heads[which][thread] = steps[which].run(args, slice, channels[which]);
+    for (int which = 0; which < 2; ++which) steps[which].load(args, slice, channels[which]);
+#pragma unroll
+    for (int which = 0; which < 2; ++which) heads[which][thread] = steps[which].finish(args, slice, channels[which]);
   }
 #pragma unroll 1
   for (std::int32_t more = kThreads; thread + more < dim; more += kThreads) {
     for (int which = 0; which < 2; ++which) {
       steps[0].prepare(args, slice, channels[which] + more);
-      heads[which][thread + more] = steps[0].run(args, slice, channels[which] + more);
+      steps[0].load(args, slice, channels[which] + more);
+      heads[which][thread + more] = steps[0].finish(args, slice, channels[which] + more);
     }
   }
   __syncthreads();
   if (thread >= kWarpSize) return;
-  const float product = write_keys(args, row, block, heads[0], heads[1]);
-  for (std::int32_t n = thread; n < args.sharing(); n += kWarpSize) write_gates(args, row, block, n, product);
+  const float product = write_keys(args, slice.first_row, block, heads[0], heads[1]);
+  for (std::int32_t n = thread; n < args.sharing(); n += kWarpSize) {
+    write_gates(args, slice.first_row, block, n, product);
+  }
 }
 
 template <int kWidth>
 Status mix(const CudaContext& context, const DeltaNetKernelArgs& args) {
   const std::int32_t values = args.value_heads * args.padded_values;
-  const auto blocks = static_cast<unsigned>(args.key_heads + (values + kThreads - 1) / kThreads);
+  const auto blocks_of = [&](int threads) {
+    return static_cast<unsigned>(args.key_heads + (values + threads - 1) / threads);
+  };
   if (args.num_scanned == 0) {
-    const LaunchShape shape = {dim3(blocks, static_cast<unsigned>(args.step.num_slices)), dim3(kThreads)};
+    const dim3 grid(blocks_of(kThreads * kStepValues), static_cast<unsigned>(args.step.num_slices));
+    const LaunchShape shape = {grid, dim3(kThreads)};
     return launch(context, shape, mix_tokens_kernel<kWidth>, args);
   }
   const auto tiles = static_cast<unsigned>((args.qkv.rows + kTileRows - 1) / kTileRows);
   const std::size_t shared_bytes = sizeof(float) * 2 * kTileRows * static_cast<std::size_t>(args.padded_keys);
-  return launch(context, {dim3(blocks, tiles), dim3(kThreads), shared_bytes}, mix_rows_kernel<kWidth>, args);
+  return launch(context, {dim3(blocks_of(kThreads), tiles), dim3(kThreads), shared_bytes}, mix_rows_kernel<kWidth>,
+                args);
 }
 
 }  // namespace

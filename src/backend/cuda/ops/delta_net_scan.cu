@@ -1,6 +1,6 @@
 // The gated delta net's recurrence over the tokens of prompts, one after the other. A column of the state (one value
 // dimension of a head) needs no other column: a warp keeps kWarpColumns of them in registers over all tokens of a
-// slice, 16 lanes to a column, four columns to a lane. What bounds it is the chain from a token's S^T k through the
+// slice, kColumnLanes lanes to a column. What bounds it is the chain from a token's S^T k through the
 // shuffles of its sum to the next state, with the multiplications of one warp a scheduler beside it. Keys, values and
 // gates of kRun tokens at a time come through shared memory while the run before is computed.
 #include "backend/cuda/ops/delta_net_kernels.h"
