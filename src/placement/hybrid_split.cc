@@ -22,15 +22,20 @@ std::int64_t HybridSplit::host_share(std::int64_t missing) {
   }
   const bool split = at < kTrial ? false : at < 2 * kTrial ? true : split_wins_;
   if (!split) return 0;
+  const std::int64_t share = even_share(missing);
+  last_was_split_ = share > 0;
+  return share;
+}
+
+std::int64_t HybridSplit::even_share(std::int64_t missing) const {
+  if (missing <= 0) return 0;
   std::int64_t share = (missing + 1) / 2;
   const double both = host_seconds_.value + fetch_seconds_.value;
   if (host_seconds_.count > 0 && fetch_seconds_.count > 0 && both > 0.0) {
     // The lanes end together where share * host = (missing - share) * fetch.
     share = std::llround(static_cast<double>(missing) * fetch_seconds_.value / both);
   }
-  share = std::clamp<std::int64_t>(share, 0, missing);
-  last_was_split_ = share > 0;
-  return share;
+  return std::clamp<std::int64_t>(share, 0, missing);
 }
 
 void HybridSplit::record_host(double seconds, std::int64_t experts) {

@@ -11,6 +11,9 @@ class HybridSplit {
   /// Experts of `missing` for the host; the device fetches the rest.
   [[nodiscard]] std::int64_t host_share(std::int64_t missing);
 
+  /// The same where others see to it that splitting pays (StepLanes): both lanes end together.
+  [[nodiscard]] std::int64_t even_share(std::int64_t missing) const;
+
   /// What the host took for `experts` of them, hand-over of activations excluded.
   void record_host(double seconds, std::int64_t experts);
   /// What copying one record takes.

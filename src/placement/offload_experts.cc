@@ -269,17 +269,19 @@ Status OffloadExpertExecutor::run_hybrid(const Call& call, std::vector<std::int3
                                          std::span<const std::int32_t> missing) {
   const auto start = std::chrono::steady_clock::now();
   const auto count = static_cast<std::int64_t>(missing.size());
-  const auto on_host = static_cast<std::size_t>(split_.host_share(count));
+  const bool is_shared = shares_step_;  // because such steps have been faster, or to try that
+  const auto on_host = static_cast<std::size_t>(is_shared ? split_.even_share(count) : split_.host_share(count));
   const std::size_t fetched = missing.size() - on_host;
   VN_TRY(run_on_device(call, std::move(present), missing.first(fetched)));
   if (on_host > 0) VN_TRY(run_on_host(call, missing.subspan(fetched)));
   // Waiting for the device costs what it hides, so only steps that are being compared are timed.
-  if (!split_.wants_time()) return {};
-  VN_TRY(device_.synchronize());
+  const bool is_timed = !is_shared && split_.wants_time();
+  if (!is_timed && !is_shared) return {};
+  if (is_timed) VN_TRY(device_.synchronize());
   if (const double rate = lane_rate(); rate > 0.0) {
     split_.record_fetch(static_cast<double>(records_.largest_record()) / rate);
   }
-  split_.record_step(seconds_since(start), count);
+  if (is_timed) split_.record_step(seconds_since(start), count);
   return {};
 }
 

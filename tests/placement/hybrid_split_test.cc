@@ -39,6 +39,18 @@ TEST(HybridSplit, FallsBackWhenSplittingLosesAndComesBackWhenItPays) {
   EXPECT_FALSE(split.fell_back());
 }
 
+TEST(HybridSplit, AnEvenShareAsksNobody) {
+  HybridSplit split;
+  EXPECT_EQ(split.even_share(8), 4) << "unknown lanes";
+  split.record_host(6.0, 2);
+  split.record_fetch(1.0);
+  EXPECT_EQ(split.even_share(8), 2);
+  EXPECT_EQ(split.even_share(0), 0);
+  EXPECT_GT(play(split, 1.0, 1.0, 100.0, 2000), -1.0);
+  EXPECT_TRUE(split.fell_back());
+  EXPECT_GT(split.even_share(8), 0) << "all the same";
+}
+
 TEST(HybridSplit, NothingMissingNeedsNoHost) {
   HybridSplit split;
   EXPECT_EQ(split.host_share(0), 0);
