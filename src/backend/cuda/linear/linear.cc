@@ -11,6 +11,7 @@
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
+#include "backend/cuda/linear/split.h"
 #include "backend/cuda/linear/wide.h"
 #include "backend/cuda/ops/ops.h"
 
@@ -184,6 +185,7 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     VN_CUDA(tile_linear(batch, context.stream));
     return {};
   }
+  if (const SplitPlan plan = plan_split(context, batch); plan.blocks > 0) return multiply_split(context, batch, plan);
   if (is_async(context, batch)) return multiply_async(context, batch);
   if (is_wide(context, batch)) {
     VN_TRY(round_once(context, batch));
