@@ -165,6 +165,30 @@ TEST(PairProducts, GiveWhatSingleOnesGive) {
   }
 }
 
+/// So many rows that columns are cut over eight, four, two blocks and one.
+TEST_P(InvarianceConformance, LinearsOfManyRows) {
+  constexpr std::int64_t kTokens = 150;
+  const auto backend = make_backend(GetParam(), Precision::kBf16, 2);
+  ASSERT_NE(backend, nullptr);
+  if (backend->name() != "cuda") GTEST_SKIP() << "cuts rows by its own rules";
+  for (const FormatCase& format : all_format_cases()) {
+    if (format.cols_multiple > 64) continue;  // others' kernels cut nothing
+    for (const auto& [rows, cols] : {std::pair{4000, 1152}, std::pair{7000, 640}, std::pair{16000, 832}}) {
+      const std::vector<float> x = Random(7).floats(kTokens * cols);
+      const Weight weight =
+          backend->place(random_weight({.format = format.format, .layout = format.layout, .rows = rows, .cols = cols}))
+              .value();
+      const std::vector<float> together = multiply(*backend, {&weight}, x, kTokens);
+      for (const auto& [begin, count] : {std::pair{3, 1}, std::pair{100, 17}, std::pair{40, 60}}) {
+        const std::vector<float> part(x.begin() + begin * cols, x.begin() + (begin + count) * cols);
+        expect_same_bits(multiply(*backend, {&weight}, part, count), together.data() + begin * weight.rows,
+                         format.name + ", " + std::to_string(count) + " tokens, " + std::to_string(rows) + " rows");
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 /// Tokens and their routing; every second choice is expert 3 or 2.
 struct ExpertTokens {
   static constexpr std::int64_t kTopK = 2;

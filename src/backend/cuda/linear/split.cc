@@ -52,9 +52,9 @@ SplitPlan plan_split(const CudaContext& context, const LinearBatch& batch) {
   SplitPlan best;
   for (int blocks = 1; blocks <= most_split_blocks(packing); ++blocks) {
     for (int split = 1; split <= kSegments; split *= 2) {
-      const int room = context.num_sms / split * split;
       const int jobs = row_tiles * tiles_of(batch.tokens, blocks * kBlockTokens) * split;
-      const double waves = tiles_of(jobs, room);
+      if (split > 1 && jobs > context.num_sms) break;  // they wait for each other
+      const double waves = tiles_of(jobs, context.num_sms);
       const double a_unit = blocks == 1 ? 4.5 : 6.5;
       const double ends = split > 1 ? 60 : 40;
       const double cost = waves * (ends + a_unit * tiles_of(units, split));
@@ -80,6 +80,9 @@ Status multiply_split(CudaContext& context, const LinearBatch& batch, const Spli
   VN_ASSIGN(void* const memory, context.scratch.get(ScratchSlot::kLinearInput,
                                                     input_bytes + static_cast<std::size_t>(partials) * sizeof(float)));
   source.x.data = static_cast<std::byte*>(memory);
+  if (partials > 0) {
+    VN_ASSIGN(source.arrivals, context.scratch.counters(std::int64_t{source.row_tiles} * source.token_tiles));
+  }
   if (partials > 0) source.partials = reinterpret_cast<float*>(source.x.data + input_bytes);
   VN_TRY(tile_normed(context, batch, source.x));
   const Packing packing = batch.matrix[0].weight.packing;

@@ -6,7 +6,7 @@
 
 namespace vernier::cuda {
 
-/// How a linear is cut: tiles of 32 * `blocks` tokens, whose columns `split` blocks of a cluster share.
+/// How a linear is cut: tiles of 32 * `blocks` tokens, whose columns `split` blocks share.
 struct SplitPlan {
   int blocks = 0;  ///< 0: these kernels are not for it
   int split = 0;

@@ -1,4 +1,4 @@
-// The kernels of products that cut columns over the blocks of a cluster, one set a packing, as split.cc reaches them.
+// The kernels of products that cut columns over several blocks, one set a packing, as split.cc reaches them.
 #pragma once
 
 #include "backend/cuda/linear/product.h"
@@ -13,15 +13,16 @@ constexpr unsigned kSplitThreads = 128 * (kSplitGroups + 1);
 constexpr int kSplitRingBytes = 200 * 1024;
 constexpr int kSplitSharedBytes = kSplitRingBytes + 1024;
 
-/// A linear's launch. Blocks of a cluster share a tile and cut its columns.
+/// A linear's launch. `split` blocks that follow each other share a tile and cut its columns.
 struct SplitSource {
   LinearBatch linear;
   TiledInput x;
-  float* partials = nullptr;  ///< [tiles, kSegments, sums of a thread, threads that multiply]; null where split is 1
-  int x_blocks = 0;           ///< of x
-  int row_tiles = 0;          ///< of all outputs
+  float* partials = nullptr;     ///< [tiles, kSegments, sums of a thread, threads that multiply]; null where split is 1
+  unsigned* arrivals = nullptr;  ///< [tiles], zeros
+  int x_blocks = 0;              ///< of x
+  int row_tiles = 0;             ///< of all outputs
   int token_tiles = 0;
-  int split = 1;  ///< blocks of a cluster: 1, 2, 4 or 8
+  int split = 1;  ///< 1, 2, 4 or 8; all blocks at once on the device where it isn't 1
 };
 
 /// Tokens of a tile: 32 * kBlocks.

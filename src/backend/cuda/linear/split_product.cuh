@@ -1,11 +1,12 @@
-// Products with some tens of tokens on Hopper, where a row tile for each multiprocessor there isn't and decoding
-// weights is the work. A block of 640 threads takes 256 rows, 32 or 64 tokens and, as the other blocks of its cluster,
-// a part of the columns: whole segments (segments.h). A thread of each of four warps asks for packed weights and input
-// by bulk copies into a ring in shared memory, weights before the input is there; four groups of four warps decode and
-// multiply 64 rows each, by turns, as they come.
+// Products with some tens of tokens on Hopper, where there isn't a row tile for each multiprocessor and decoding
+// weights is the work. A block of 640 threads takes 256 rows, 32 or 64 tokens and, like others of the same tile, a part
+// of the columns: whole segments (segments.h). A thread of each of four warps asks for packed weights (before the input
+// is there) or for input by bulk copies into a ring in shared memory; four groups of four warps decode and multiply 64
+// rows each, by turns, as they come.
 //
-// The first block adds up its segments; of the others each segment's sums go to memory, and when all are there, each
-// block adds a part of them up in the order of segments. So results are those of the other kernels, to the bit.
+// A tile's first block adds up its segments; of the others each segment's sums go to memory, and when all are there,
+// each block adds a part of them up in the order of segments. So results are those of the other kernels, to the bit.
+// Blocks of a tile wait for each other: all must find room on the device at once.
 #pragma once
 
 #include "backend/cuda/linear/async_store.cuh"
@@ -41,18 +42,18 @@ struct SplitProduct {
   struct Job {
     AsyncJob of_group;
     int number;  ///< of the tile
-    int rank;    ///< in the cluster
+    int rank;    ///< among the blocks of the tile
     int segment;
     int end_segment;
     int unit;
     int end_unit;
   };
 
-  static __device__ Job find_job(const SplitSource& source) {
+  static __device__ __forceinline__ Job find_job(const SplitSource& source, int split) {
     const int group = static_cast<int>(threadIdx.x) / 128;
     Job job;
-    job.rank = source.split == 1 ? 0 : static_cast<int>(cluster_rank());
-    job.number = static_cast<int>(blockIdx.x) / source.split;
+    job.number = static_cast<int>(blockIdx.x) / split;
+    job.rank = static_cast<int>(blockIdx.x) - job.number * split;
     const int row_tile = job.number / source.token_tiles;
     const int token_tile = job.number - row_tile * source.token_tiles;
     AsyncJob& part = job.of_group;
@@ -63,7 +64,7 @@ struct SplitProduct {
     part.block = token_tile * kBlocks;
     part.blocks = kBlocks;
     part.stores = true;
-    const int segments = kSegments / source.split;
+    const int segments = kSegments / split;
     job.segment = job.rank * segments;
     job.end_segment = job.segment + segments;
     job.unit = segment_begin(part.matrix->weight.units, job.segment);
@@ -82,72 +83,55 @@ struct SplitProduct {
     __syncthreads();
   }
 
-  /// The thread that asks in one of four warps: for four row tiles of sixteen and every fourth tile of input.
-  struct Asker {
-    const std::byte* codes[kTiles / 4];
-    const std::byte* input[kBlocks];
-    int own;
-
-    __device__ Asker(const Job& job, const SplitSource& source) : own(static_cast<int>(threadIdx.x) / 32 % 4) {
-      const WeightRef& w = job.of_group.matrix->weight;
-      const int last = (w.rows - 1) / kTileRows;
-#pragma unroll
-      for (int i = 0; i < kTiles / 4; ++i) {
-        const int tile = min(job.of_group.tile + own * (kTiles / 4) + i, last);
-        codes[i] = w.codes + (std::int64_t{tile} * w.units + job.unit) * unit_bytes(kPacking);
+  /// The threads that ask: three for the weights of every third row tile, one for the input.
+  static constexpr int kAskers = 3;
+  static __device__ __forceinline__ void wait_for_room(const Place& at, Shared& shared) {
+    wait_for_phase(shared_address(&shared.empty[at.stage]), at.parity ^ 1);
+  }
+  static __device__ void ask_weights(const Job& job, int own, Shared& shared) {
+    const WeightRef& w = job.of_group.matrix->weight;
+    const std::int64_t stride = std::int64_t{w.units} * unit_bytes(kPacking);
+    const std::byte* from = w.codes + job.of_group.tile * stride + std::int64_t{job.unit} * unit_bytes(kPacking);
+    const int last = (w.rows - 1) / kTileRows - job.of_group.tile;  // row tiles beyond it repeat it
+    Place at;
+#pragma unroll 1
+    for (int unit = job.unit; unit < job.end_unit; unit += kUnits) {
+      const std::uint32_t bytes = min(kUnits, job.end_unit - unit) * unit_bytes(kPacking);
+      wait_for_room(at, shared);
+      const std::uint32_t full = shared_address(&shared.full[at.stage]);
+      const std::uint32_t to = shared_address(shared.codes[at.stage]);
+#pragma unroll 1
+      for (int i = own; i < kTiles; i += kAskers) {
+        bulk_copy(to + i * (kCodeBytes / kTiles), from + min(i, last) * stride, bytes, full);
       }
-#pragma unroll
-      for (int i = 0; i < kBlocks; ++i) {  // beyond the last: the last again
-        input[i] = source.x.tile(min(job.of_group.block + i, source.x_blocks - 1), job.unit);
-      }
+      from += bytes;
+      at.advance();
     }
-    __device__ __forceinline__ void ask_codes(int units, int stage, Shared& shared) {
-      const std::uint32_t full = shared_address(&shared.full[stage]);
-      const std::uint32_t bytes = units * unit_bytes(kPacking);
-      if (own == 3) arrive_expecting(full, kTiles * bytes + units * kUnitInput);
-      std::uint32_t to = shared_address(shared.codes[stage]) + own * (kCodeBytes / 4);
-#pragma unroll
-      for (int i = 0; i < kTiles / 4; ++i) {
-        bulk_copy(to, codes[i], bytes, full);
-        codes[i] += bytes;
-        to += kCodeBytes / kTiles;
-      }
-    }
-    __device__ __forceinline__ void ask_input(int units, int stage, Shared& shared) {
-      const std::uint32_t full = shared_address(&shared.full[stage]);
-      const std::uint32_t to = shared_address(shared.input[stage]);
-#pragma unroll
-      for (int i = 0; i < kUnits * kBlocks; ++i) {
-        const int unit = i / kBlocks;
-        if (i % 4 == own && unit < units) {
-          bulk_copy(to + i * kTileBytes, input[i % kBlocks] + unit * kTileBytes, kTileBytes, full);
-        }
-      }
-#pragma unroll
-      for (const std::byte*& block : input) block += units * kTileBytes;
-    }
-  };
-
-  static __device__ void produce(const Job& job, const SplitSource& source, Shared& shared) {
-    Asker codes(job, source);
-    int unit = job.unit;
-    int stage = 0;
-    for (; stage < kDepth && unit < job.end_unit; ++stage, unit += kUnits) {
-      codes.ask_codes(min(kUnits, job.end_unit - unit), stage, shared);
-    }
+  }
+  static __device__ void ask_input(const Job& job, const SplitSource& source, Shared& shared) {
     wait_for_predecessor();
-    unit = job.unit;
-    stage = 0;
-    for (; stage < kDepth && unit < job.end_unit; ++stage, unit += kUnits) {
-      codes.ask_input(min(kUnits, job.end_unit - unit), stage, shared);
+    const std::byte* from[kBlocks];
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {  // beyond the last: the last again
+      from[i] = source.x.tile(min(job.of_group.block + i, source.x_blocks - 1), job.unit);
     }
     Place at;
 #pragma unroll 1
-    for (; unit < job.end_unit; unit += kUnits) {
+    for (int unit = job.unit; unit < job.end_unit; unit += kUnits) {
       const int units = min(kUnits, job.end_unit - unit);
-      wait_for_phase(shared_address(&shared.empty[at.stage]), at.parity);
-      codes.ask_codes(units, at.stage, shared);
-      codes.ask_input(units, at.stage, shared);
+      wait_for_room(at, shared);
+      const std::uint32_t full = shared_address(&shared.full[at.stage]);
+      arrive_expecting(full, units * (kTiles * unit_bytes(kPacking) + kUnitInput));
+      std::uint32_t to = shared_address(shared.input[at.stage]);
+#pragma unroll 1
+      for (int i = 0; i < units; ++i) {
+#pragma unroll
+        for (const std::byte*& block : from) {
+          bulk_copy(to, block, kTileBytes, full);
+          block += kTileBytes;
+          to += kTileBytes;
+        }
+      }
       at.advance();
     }
   }
@@ -179,20 +163,22 @@ struct SplitProduct {
       scales = weights.next;
       if (unit + kChunkUnits < end) weights.load_next(unit + kChunkUnits);
     }
-    /// The codes of a unit, part i of its stage, when they are there.
-    __device__ __forceinline__ typename Base::Codes load(int unit, int i) const {
-      if (i == 0 && unit < end) wait_for_phase(shared_address(&shared.full[at.stage]), at.parity);
+    /// The codes of part i of a stage, when they are there.
+    [[nodiscard]] __device__ __forceinline__ typename Base::Codes load(int i) const {
+      if (i == 0) wait_for_phase(shared_address(&shared.full[at.stage]), at.parity);
       return Base::Codes::load(codes + at.stage * kCodeBytes + i * unit_bytes(kPacking));
     }
   };
 
-  /// Multiplies a unit, part i of its stage, whose codes are at hand, and loads the next one's meanwhile.
-  static __device__ __forceinline__ void multiply_unit(Walk& walk, int unit, int i, int keep,
+  /// Multiplies unit i of a chunk, whose codes are at hand, and loads the next one's meanwhile.
+  static __device__ __forceinline__ void multiply_unit(Walk& walk, int i, bool is_last, int keep,
                                                        typename Base::Codes& codes, Sums& sums) {
     FragmentA fragment[4];
-    codes.decode(Base::scales_of(walk.scales, unit % kChunkUnits), walk.weights.bias, fragment);
+    codes.decode(Base::scales_of(walk.scales, i), walk.weights.bias, fragment);
     Base::pin_fragments(fragment);
-    const std::uint64_t b = walk.input + static_cast<std::uint64_t>((walk.at.stage * kUnits + i) * (kUnitInput / 16));
+    const int part = i % kUnits;  // of the stage
+    const std::uint64_t b =
+        walk.input + static_cast<std::uint64_t>((walk.at.stage * kUnits + part) * (kUnitInput / 16));
     begin_async();
     multiply_add_async(sums, fragment[0], b, keep);
 #pragma unroll
@@ -201,15 +187,15 @@ struct SplitProduct {
     }
     commit_async();
     const int stage = walk.at.stage;
-    const bool ends = i + 1 == kUnits || unit + 1 == walk.end;
+    const bool ends = part + 1 == kUnits || is_last;
     if (ends) walk.at.advance();
-    codes = walk.load(unit + 1, ends ? 0 : i + 1);
+    if (!is_last) codes = walk.load(ends ? 0 : part + 1);
     wait_async<0>();
     pin_sums(sums);
     if (ends) release(stage, walk.shared);
   }
 
-  /// Sums of units [begin, end).
+  /// Sums of units [begin, end): whole chunks, and what remains of the row's last.
   static __device__ __forceinline__ void multiply_segment(Walk& walk, int begin, int end, typename Base::Codes& codes,
                                                           Sums& sums) {
     pin_sums(sums);
@@ -219,12 +205,16 @@ struct SplitProduct {
       walk.next_chunk(unit);
 #pragma unroll
       for (int i = 0; i < kChunkUnits; ++i) {
-        multiply_unit(walk, unit + i, i % kUnits, i > 0 || unit != begin, codes, sums);
+        const bool is_last = i + 1 == kChunkUnits && unit + kChunkUnits == walk.end;
+        multiply_unit(walk, i, is_last, i > 0 || unit != begin, codes, sums);
       }
     }
-    if (unit < end) walk.next_chunk(unit);
+    if (unit == end) return;
+    walk.next_chunk(unit);
 #pragma unroll 1
-    for (; unit < end; ++unit) multiply_unit(walk, unit, unit % kUnits, unit != begin, codes, sums);
+    for (int i = 0; unit + i < end; ++i) {
+      multiply_unit(walk, i, unit + i + 1 == walk.end, i > 0 || unit != begin, codes, sums);
+    }
   }
 
   /// The same with scales of a grid: sums of 128 columns are scaled and added.
@@ -238,8 +228,8 @@ struct SplitProduct {
       const float next_low = walk.weights.grid[0][next];
       const float next_high = walk.weights.grid[1][next];
       Sums part;
-      multiply_unit(walk, unit, 0, 0, codes, part);
-      if (unit + 1 < end) multiply_unit(walk, unit + 1, 1, 1, codes, part);
+      multiply_unit(walk, 0, unit + 1 == walk.end, 0, codes, part);
+      if (unit + 1 < end) multiply_unit(walk, 1, unit + 2 == walk.end, 1, codes, part);
 #pragma unroll
       for (int i = 0; i < kSums; ++i) sums[i] = __fmaf_rn(i % 4 < 2 ? low : high, part[i], sums[i]);
       low = next_low;
@@ -261,7 +251,8 @@ struct SplitProduct {
                                                   Sums& totals) {
     Walk walk(job, shared);
     wait_for_predecessor();
-    typename Base::Codes codes = walk.load(job.unit, 0);
+    typename Base::Codes codes;
+    if (job.unit < job.end_unit) codes = walk.load(0);
 #pragma unroll
     for (float& total : totals) total = -0.0F;  // adds nothing, not even a sign
 #pragma unroll 1
@@ -356,29 +347,51 @@ struct SplitProduct {
     }
   }
 
+  /// All threads that multiply: until the sums of all blocks of the tile are in memory. Counts to 2 * split, and the
+  /// last leaves zero.
+  static __device__ __forceinline__ void meet(unsigned* arrivals, unsigned split) {
+    sync_all_groups();
+    if (threadIdx.x == 0) {
+      asm volatile("red.release.gpu.global.add.u32 [%0], 1;\n" ::"l"(arrivals) : "memory");
+      unsigned count = 0;
+      do {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(count) : "l"(arrivals) : "memory");
+      } while (count < split);
+      if (atomicAdd(arrivals, 1U) == 2 * split - 1) *arrivals = 0;
+    }
+    sync_all_groups();
+  }
+  static __device__ __forceinline__ void sync_all_groups() {
+    asm volatile("bar.sync 1, %0;\n" ::"n"(kMultipliers) : "memory");
+  }
+
   static __device__ void run(const SplitSource& source, Shared& shared) {
     init(shared);
     release_successor();
-    const Job job = find_job(source);
     if (threadIdx.x >= kMultipliers) {
       give_registers<32>();
-      if (threadIdx.x % 32 == 0) produce(job, source, shared);
-      __syncwarp();
-      if (source.split > 1) sync_cluster();
-      return;
+      if (threadIdx.x % 32 != 0) return;
+      const Job job = find_job(source, source.split);
+      const int own = static_cast<int>(threadIdx.x) / 32 % 4;
+      if (own == kAskers) return ask_input(job, source, shared);
+      return ask_weights(job, own, shared);
     }
     take_registers<112>();
     Sums totals;
+    const Job job = find_job(source, source.split);
     multiply(source, job, shared, totals);
     if (source.split == 1) return store_all(job, totals);
-    const Finish finish(job.of_group);
-    sync_cluster();  // partial sums are there
-    if (source.split == 2) {
-      store_part<2>(source, job, finish);
-    } else if (source.split == 4) {
-      store_part<4>(source, job, finish);
+    int split = source.split;
+    asm volatile("" : "+r"(split));  // the job is found out once more: else it would take registers all the while
+    const Job late = find_job(source, split);
+    const Finish finish(late.of_group);
+    meet(source.arrivals + late.number, static_cast<unsigned>(split));
+    if (split == 2) {
+      store_part<2>(source, late, finish);
+    } else if (split == 4) {
+      store_part<4>(source, late, finish);
     } else {
-      store_part<8>(source, job, finish);
+      store_part<8>(source, late, finish);
     }
   }
 };
