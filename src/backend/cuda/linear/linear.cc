@@ -220,6 +220,15 @@ Result<bool> fused_mlp(CudaContext& context, const GatedMlpArgs& args) {
   add_output(args.down, down, mlp.down);
   const MatrixRef* const first = mlp.gate_up.matrix;
   if (first[0].weight.packing != first[1].weight.packing) return false;
+  const SplitMlp split = {.gate_up = mlp.gate_up,
+                          .gate_up_plan = plan_split(context, mlp.gate_up),
+                          .activation = mlp.activation,
+                          .down = mlp.down,
+                          .down_plan = plan_split(context, mlp.down)};
+  if (split.gate_up_plan.blocks > 0 && split.down_plan.blocks > 0) {
+    VN_TRY(multiply_split_mlp(context, split));
+    return true;
+  }
   if (is_async(context, mlp.gate_up) && is_async(context, mlp.down)) {
     VN_TRY(multiply_async_gated(context, mlp.gate_up, mlp.activation, mlp.down));
     return true;

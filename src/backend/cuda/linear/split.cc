@@ -3,6 +3,7 @@
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/segments.h"
 #include "backend/cuda/linear/split_kernels.h"
+#include "backend/cuda/linear/tile_gated.h"
 
 namespace vernier::cuda {
 namespace {
@@ -38,6 +39,41 @@ Status tile_normed(CudaContext& context, const LinearBatch& batch, const TiledIn
   return norm_and_tile(context, x, norm, to);
 }
 
+SplitSource split_source(const LinearBatch& batch, const SplitPlan& plan) {
+  SplitSource source;
+  source.linear = batch;
+  source.split = plan.split;
+  source.row_tiles = row_tiles_of(batch);
+  source.token_tiles = tiles_of(batch.tokens, plan.blocks * kBlockTokens);
+  source.x_blocks = tiles_of(batch.tokens, kBlockTokens);
+  source.x.units = batch.matrix[0].weight.units;
+  return source;
+}
+
+std::size_t input_bytes(const SplitSource& source) {
+  return static_cast<std::size_t>(source.x_blocks) * static_cast<std::size_t>(source.x.units) * std::size_t{kTileBytes};
+}
+
+/// For partial sums, and for the input where it shall be found.
+Status find_memory(CudaContext& context, const SplitPlan& plan, bool with_input, SplitSource& source) {
+  const std::size_t input = with_input ? input_bytes(source) : 0;
+  const std::int64_t tiles = std::int64_t{source.row_tiles} * source.token_tiles;
+  const std::int64_t sums = plan.split == 1 ? 0 : tiles * kSegments * kSplitRows * plan.blocks * kBlockTokens;
+  VN_ASSIGN(void* const memory,
+            context.scratch.get(ScratchSlot::kLinearInput, input + static_cast<std::size_t>(sums) * sizeof(float)));
+  source.x.data = static_cast<std::byte*>(memory);
+  if (sums == 0) return {};
+  source.partials = reinterpret_cast<float*>(source.x.data + input);
+  VN_ASSIGN(source.arrivals, context.scratch.counters(tiles));
+  return {};
+}
+
+Status launch_planned(const CudaContext& context, const SplitPlan& plan, const SplitSource& source) {
+  const Packing packing = source.linear.matrix[0].weight.packing;
+  VN_CUDA(plan.blocks == 1 ? launch<1>(packing, source, context.stream) : launch<2>(packing, source, context.stream));
+  return {};
+}
+
 }  // namespace
 
 SplitPlan plan_split(const CudaContext& context, const LinearBatch& batch) {
@@ -65,29 +101,24 @@ SplitPlan plan_split(const CudaContext& context, const LinearBatch& batch) {
 }
 
 Status multiply_split(CudaContext& context, const LinearBatch& batch, const SplitPlan& plan) {
-  SplitSource source;
-  source.linear = batch;
-  source.split = plan.split;
-  source.row_tiles = row_tiles_of(batch);
-  source.token_tiles = tiles_of(batch.tokens, plan.blocks * kBlockTokens);
-  source.x_blocks = tiles_of(batch.tokens, kBlockTokens);
-  source.x.units = batch.matrix[0].weight.units;
-  const std::size_t input_bytes =
-      static_cast<std::size_t>(source.x_blocks) * static_cast<std::size_t>(source.x.units) * std::size_t{kTileBytes};
-  const std::int64_t partials = plan.split == 1 ? 0
-                                                : std::int64_t{source.row_tiles} * source.token_tiles * kSegments *
-                                                      kSplitRows * plan.blocks * kBlockTokens;
-  VN_ASSIGN(void* const memory, context.scratch.get(ScratchSlot::kLinearInput,
-                                                    input_bytes + static_cast<std::size_t>(partials) * sizeof(float)));
-  source.x.data = static_cast<std::byte*>(memory);
-  if (partials > 0) {
-    VN_ASSIGN(source.arrivals, context.scratch.counters(std::int64_t{source.row_tiles} * source.token_tiles));
-  }
-  if (partials > 0) source.partials = reinterpret_cast<float*>(source.x.data + input_bytes);
+  SplitSource source = split_source(batch, plan);
+  VN_TRY(find_memory(context, plan, true, source));
   VN_TRY(tile_normed(context, batch, source.x));
-  const Packing packing = batch.matrix[0].weight.packing;
-  VN_CUDA(plan.blocks == 1 ? launch<1>(packing, source, context.stream) : launch<2>(packing, source, context.stream));
-  return {};
+  return launch_planned(context, plan, source);
+}
+
+Status multiply_split_mlp(CudaContext& context, const SplitMlp& mlp) {
+  const LinearBatch& first = mlp.gate_up;
+  VN_TRY(multiply_split(context, first, mlp.gate_up_plan));
+  SplitSource source = split_source(mlp.down, mlp.down_plan);
+  VN_TRY(find_memory(context, mlp.down_plan, false, source));
+  VN_ASSIGN(void* const hidden, context.scratch.get(ScratchSlot::kMlpHidden, input_bytes(source)));
+  source.x.data = static_cast<std::byte*>(hidden);
+  const auto rows_of = [&first](int i) {
+    return MatrixView{first.y[i], first.tokens, first.matrix[i].weight.rows, first.y_stride[i]};
+  };
+  VN_CUDA(tile_gated(rows_of(0), rows_of(1), mlp.activation, source.x, context.stream));
+  return launch_planned(context, mlp.down_plan, source);
 }
 
 }  // namespace vernier::cuda

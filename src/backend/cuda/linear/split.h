@@ -17,4 +17,14 @@ struct SplitPlan {
 /// A linear for which there is a plan; norms, rounds and tiles the input.
 [[nodiscard]] Status multiply_split(CudaContext& context, const LinearBatch& batch, const SplitPlan& plan);
 
+/// A dense MLP whose products have plans.
+struct SplitMlp {
+  LinearBatch gate_up;  ///< two matrices of one packing; their y are written
+  SplitPlan gate_up_plan;
+  ActivationSpec activation;
+  LinearBatch down;  ///< one matrix; its input is act(gate, up)
+  SplitPlan down_plan;
+};
+[[nodiscard]] Status multiply_split_mlp(CudaContext& context, const SplitMlp& mlp);
+
 }  // namespace vernier::cuda
