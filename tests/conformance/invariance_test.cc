@@ -173,7 +173,8 @@ TEST_P(InvarianceConformance, LinearsOfManyRows) {
   if (backend->name() != "cuda") GTEST_SKIP() << "cuts rows by its own rules";
   for (const FormatCase& format : all_format_cases()) {
     if (format.cols_multiple > 64) continue;  // others' kernels cut nothing
-    for (const auto& [rows, cols] : {std::pair{4000, 1152}, std::pair{7000, 640}, std::pair{16000, 832}}) {
+    for (const auto& [rows, cols] :
+         {std::pair{4000, 1152}, std::pair{7000, 640}, std::pair{16000, 832}, std::pair{18000, 320}}) {
       const std::vector<float> x = Random(7).floats(kTokens * cols);
       const Weight weight =
           backend->place(random_weight({.format = format.format, .layout = format.layout, .rows = rows, .cols = cols}))

@@ -10,7 +10,7 @@ namespace vernier::cuda {
 struct SplitPlan {
   int blocks = 0;  ///< 0: these kernels are not for it
   int split = 0;
-  double cost = 0;  ///< some hundred cycles
+  double cost = 0;  ///< estimated, microseconds
 };
 [[nodiscard]] SplitPlan plan_split(const CudaContext& context, const LinearBatch& batch);
 

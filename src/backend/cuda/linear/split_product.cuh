@@ -158,10 +158,23 @@ struct SplitProduct {
       input = describe_b(shared_address(ring.input[0]));
       weights.begin(job.of_group, job.of_group.row + warp % 4 * kTileRows);
       weights.load_next(job.unit);
+      for (int i = 1; i < kAhead; ++i) prefetch_scales(job.unit + i * kChunkUnits);
+    }
+    /// Scales of a chunk into the second-level cache: one chunk ahead is too late to ask the memory for them.
+    static constexpr int kAhead = 4;
+    __device__ __forceinline__ void prefetch_scales(int unit) const {
+      if constexpr (Base::kIsCoded) {
+        if (unit >= end) return;
+        constexpr int kLanes = scale_cols(kPacking) / 16;  // that share scales
+        const std::byte* at =
+            weights.scales.scales + unit / kChunkUnits * chunk_scale_bytes(kPacking) + weights.scales.lane / kLanes * 8;
+        asm volatile("prefetch.global.L2 [%0];\n" ::"l"(at));
+      }
     }
     __device__ __forceinline__ void next_chunk(int unit) {
       scales = weights.next;
       if (unit + kChunkUnits < end) weights.load_next(unit + kChunkUnits);
+      prefetch_scales(unit + kAhead * kChunkUnits);
     }
     /// The codes of part i of a stage, when they are there.
     [[nodiscard]] __device__ __forceinline__ typename Base::Codes load(int i) const {
