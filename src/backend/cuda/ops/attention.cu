@@ -26,6 +26,7 @@ struct FoldShared {
   FoldFactors factors[kFoldThreads];
   float totals[kFoldThreads];
   float largest[kFoldThreads / kWarpSize];
+  float total;  ///< of all splits so far
 };
 
 /// The factors of kFoldThreads splits at once, a thread each: the largest scores so far need no order. `largest`: of
@@ -56,11 +57,11 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
   release_successor();
   const std::int64_t row = blockIdx.x;
   const auto head = static_cast<std::int32_t>(blockIdx.y);
+  // No kernel writes the step's tables: they can be read before the wait.
   const std::int32_t slice_index = args.step.slice_of_row[row];
+  const DeviceSlice slice = slice_index < 0 ? DeviceSlice{} : args.step.slices[slice_index];
   wait_for_predecessor();
-  if (slice_index < 0) return;
-  const DeviceSlice slice = args.step.slices[slice_index];
-  if (!args.takes(slice)) return;
+  if (slice_index < 0 || !args.takes(slice)) return;
   const KeyRange keys = visible_keys(args, slice.past + static_cast<std::int32_t>(row) - slice.first_row);
   const std::int32_t dim = args.kv.head_dim;
   const int thread = static_cast<int>(threadIdx.x);
@@ -89,17 +90,19 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
     }
     find_factors(own, shared, state.largest);
     __syncthreads();
+    // A warp has the sums, the next one their total.
     if (thread < kFoldDims) {
 #pragma unroll 8
-      for (int i = 0; i < count; ++i) {
-        const FoldFactors factors = shared.factors[i];
-        sum = fold_value(sum, shared.values[i][thread], factors);
-        state.total = fold_value(state.total, shared.totals[i], factors);
-      }
+      for (int i = 0; i < count; ++i) sum = fold_value(sum, shared.values[i][thread], shared.factors[i]);
+    } else if (thread == kFoldDims) {
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) state.total = fold_value(state.total, shared.totals[i], shared.factors[i]);
+      shared.total = state.total;
     }
     __syncthreads();
   }
   if (thread >= kFoldDims || d >= dim) return;
+  state.total = shared.total;
   args.y.data[row * args.y.stride + std::int64_t{head} * dim + d] = __fmul_rn(sum, finish(args, head, state));
 }
 

@@ -75,7 +75,7 @@ __device__ __forceinline__ void prefetch_split(const AttentionKernelArgs& args, 
   }
 }
 
-/// Asks for the next tile, if there is one; a group of copies in either case.
+/// Asks for the next tile, if there is one.
 template <class Cell, int kDim, int kGroups>
 __device__ __forceinline__ void ask(const AttentionKernelArgs& args, MmaWalk<kGroups>& walk) {
   using Memory = Shared<kDim, kGroups>;
@@ -90,16 +90,6 @@ __device__ __forceinline__ void ask(const AttentionKernelArgs& args, MmaWalk<kGr
     }
     walk.fill += Memory::kTileBytes;
     if (walk.fill == walk.ring_end) walk.fill = walk.ring;
-  }
-  asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-
-/// Until the next tile is there; those behind it may be on their way. 2 or 3 stages.
-__device__ __forceinline__ void wait_for_tile(int stages) {
-  if (stages == 2) {
-    asm volatile("cp.async.wait_group 0;\n" ::: "memory");
-  } else {
-    asm volatile("cp.async.wait_group 1;\n" ::: "memory");
   }
 }
 
@@ -217,7 +207,7 @@ __device__ __forceinline__ bool find_share(const AttentionKernelArgs& args, MmaW
 
 template <class Cell, int kDim, int kGroups>
 __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, kGroups>::kBlocks)
-    mma_kernel(const __grid_constant__ AttentionKernelArgs args, int stages) {
+    mma_kernel(const __grid_constant__ AttentionKernelArgs args) {
   release_successor();
   extern __shared__ __align__(128) uint4 memory[];
   using Memory = Shared<kDim, kGroups>;
@@ -245,23 +235,23 @@ __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, 
   wait_for_predecessor();
   if (is_idle) return;
   walk.ring = address_in_shared(memory) + static_cast<std::uint32_t>(sizeof(Memory));
-  walk.ring_end = walk.ring + static_cast<std::uint32_t>(stages) * Memory::kTileBytes;
+  walk.ring_end = walk.ring + static_cast<std::uint32_t>(Memory::kStages * Memory::kTileBytes);
   walk.fill = walk.read = walk.ring;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) walk.state[group] = empty_state();
   Sums<kDim, kGroups> totals = {};
   const std::int32_t begin = walk.split;
   const std::int32_t tiles = (walk.end - begin) * 2;
-  // Tiles are asked for stages - 1 in advance. One place for all requests: their code is long.
+  // Tiles are asked for one in advance. One place for all requests: their code is long.
 #pragma unroll 1
-  for (std::int32_t i = 1 - stages; i < tiles; ++i) {
+  for (std::int32_t i = 1 - Memory::kStages; i < tiles; ++i) {
     if (i >= 0) {
-      wait_for_tile(stages);
+      asm volatile("cp.async.wait_all;\n" ::: "memory");
       __syncthreads();
     }
     ask<Cell, kDim, kGroups>(args, walk);
     if (i < 0) {
-      if (i == -1) load_queries(args, tile, shared);
+      load_queries(args, tile, shared);
       continue;
     }
     const std::int32_t split = begin + i / 2;
@@ -299,46 +289,40 @@ __global__ void __launch_bounds__(Shared<kDim, kGroups>::kThreads, Shared<kDim, 
 }
 
 template <class Cell, int kDim, int kGroups>
-Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries, int stages) {
+Status run(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
   using Memory = Shared<kDim, kGroups>;
   const LaunchShape shape = {
       dim3(static_cast<unsigned>((queries + Memory::kRows - 1) / Memory::kRows),
            static_cast<unsigned>(args.kv.num_kv_heads), static_cast<unsigned>(args.step.num_slices * args.num_chunks)),
-      dim3(Memory::kThreads), Memory::bytes(stages)};
-  return launch(context, shape, mma_kernel<Cell, kDim, kGroups>, args, stages);
+      dim3(Memory::kThreads), Memory::bytes()};
+  return launch(context, shape, mma_kernel<Cell, kDim, kGroups>, args);
 }
 
 /// Whether a block of that shape finds room: GPUs other than the large ones give it less shared memory.
 template <int kDim, int kGroups>
-bool fits(const CudaContext& context, int stages) {
-  return Shared<kDim, kGroups>::bytes(stages) <= context.max_shared_bytes;
+bool fits(const CudaContext& context) {
+  return Shared<kDim, kGroups>::bytes() <= context.max_shared_bytes;
 }
-
-/// Whether a block has so few splits that a small ring will do. The more shared memory attention has, the less is left
-/// as first-level cache for the products in front and behind, through which their weights stream.
-bool has_few_splits(const AttentionKernelArgs& args) { return args.num_splits <= 8 * args.num_chunks; }
 
 template <class Cell>
 Status choose_shape(const CudaContext& context, const AttentionKernelArgs& args, std::int32_t queries) {
   const bool is_small = mma_tile_rows(context, args.kv, queries) == 8;
   if (args.kv.head_dim == 256) {
-    return is_small ? run<Cell, 256, 1>(context, args, queries, 2) : run<Cell, 256, 2>(context, args, queries, 2);
+    return is_small ? run<Cell, 256, 1>(context, args, queries) : run<Cell, 256, 2>(context, args, queries);
   }
   if (args.kv.head_dim == 64) {
-    return is_small ? run<Cell, 64, 1>(context, args, queries, 2) : run<Cell, 64, 4>(context, args, queries, 2);
+    return is_small ? run<Cell, 64, 1>(context, args, queries) : run<Cell, 64, 4>(context, args, queries);
   }
-  if (!is_small) return run<Cell, 128, 4>(context, args, queries, 2);
-  const bool is_deep = !has_few_splits(args) && fits<128, 1>(context, 3);
-  return run<Cell, 128, 1>(context, args, queries, is_deep ? 3 : 2);
+  return is_small ? run<Cell, 128, 1>(context, args, queries) : run<Cell, 128, 4>(context, args, queries);
 }
 
 }  // namespace
 
 bool can_attend_mma(const CudaContext& context, const KvLayer& kv) {
   if (kv.dtype == DType::kF32) return false;
-  if (kv.head_dim == 256) return fits<256, 1>(context, 2);
-  if (kv.head_dim == 128) return fits<128, 1>(context, 2);
-  return kv.head_dim == 64 && fits<64, 1>(context, 2);
+  if (kv.head_dim == 256) return fits<256, 1>(context);
+  if (kv.head_dim == 128) return fits<128, 1>(context);
+  return kv.head_dim == 64 && fits<64, 1>(context);
 }
 
 std::int32_t mma_blocks(const KvLayer& kv) {
@@ -348,8 +332,8 @@ std::int32_t mma_blocks(const KvLayer& kv) {
 
 std::int32_t mma_tile_rows(const CudaContext& context, const KvLayer& kv, std::int32_t queries) {
   if (queries <= 8) return 8;
-  if (kv.head_dim == 256) return fits<256, 2>(context, 2) ? 16 : 8;
-  return (kv.head_dim == 64 ? fits<64, 4>(context, 2) : fits<128, 4>(context, 2)) ? 32 : 8;
+  if (kv.head_dim == 256) return fits<256, 2>(context) ? 16 : 8;
+  return (kv.head_dim == 64 ? fits<64, 4>(context) : fits<128, 4>(context)) ? 32 : 8;
 }
 
 Status attend_mma(CudaContext& context, const AttentionKernelArgs& args, std::int32_t longest) {

@@ -20,7 +20,8 @@ struct RowPlace {
 };
 
 /// A block and its shared memory: kGroups times 8 rows. Behind it a ring of tiles of kTileBytes, keys or values of a
-/// split.
+/// split. A longer ring isn't faster, and the more shared memory attention has, the less is left as first-level cache
+/// for the products in front and behind, through which their weights stream.
 template <int kDim, int kGroups>
 struct alignas(128) MmaShared {
   static constexpr int kRows = 8 * kGroups;
@@ -30,6 +31,7 @@ struct alignas(128) MmaShared {
   static constexpr int kKeyTiles = kSplitKeys / 16 / kWarps;  ///< of 16 keys, a warp's
   static constexpr int kDimTiles = kDim / 16 / kWarps;        ///< of 16 dimensions, a warp's
   static constexpr int kTileBytes = kSplitKeys * kDim * 2;
+  static constexpr int kStages = 2;                                                       ///< of the ring
   static constexpr int kBlocks = kDim == 256 || kGroups > 1 ? 1 : (kDim == 128 ? 2 : 4);  ///< of a multiprocessor
   uint2 query[kMostTerms][kGroups][kDim / 16][kWarpSize];
   /// Of 16 keys side by side pairs 0, 4, 1, 5, 2, 6, 3, 7: a lane of a product takes two of them. Spread over the
@@ -39,7 +41,7 @@ struct alignas(128) MmaShared {
   float largest[kRows][8];   ///< scores, the warps'
   RowPlace places[kRows];
 
-  static constexpr std::size_t bytes(int stages) { return sizeof(MmaShared) + std::size_t{kTileBytes} * stages; }
+  static constexpr std::size_t bytes() { return sizeof(MmaShared) + std::size_t{kStages} * kTileBytes; }
 };
 
 /// What a block goes through, and what a thread knows of it.
