@@ -20,8 +20,8 @@ struct RowPlace {
 };
 
 /// A block and its shared memory: kGroups times 8 rows. Behind it a ring of tiles of kTileBytes, keys or values of a
-/// split. A longer ring isn't faster, and the more shared memory attention has, the less is left as first-level cache
-/// for the products in front and behind, through which their weights stream.
+/// split. A longer ring is hardly faster, and the more shared memory attention has, the less is left as first-level
+/// cache for the products in front and behind, through which their weights stream.
 template <int kDim, int kGroups>
 struct alignas(128) MmaShared {
   static constexpr int kRows = 8 * kGroups;
