@@ -9,7 +9,12 @@ namespace vernier::cuda {
 
 Result<void*> DeviceScratch::get(ScratchSlot slot, std::size_t size_bytes) {
   Buffer& buffer = buffers_[static_cast<std::size_t>(slot)];
-  if (size_bytes > buffer.size()) VN_TRY(grow(buffer, size_bytes));
+  if (size_bytes > buffer.size()) {
+    VN_TRY(grow(buffer, size_bytes));
+    // Results of choices that are computed elsewhere are asked for before their ids are known, and thrown away
+    // (experts/combine.cuh). They are numbers then, and initcheck has nothing to say.
+    if (slot == ScratchSlot::kExpertOutput) VN_CUDA(cudaMemsetAsync(buffer.data(), 0, buffer.size(), stream_));
+  }
   return buffer.data();
 }
 
