@@ -41,7 +41,7 @@ TOOL_OPTIONS = {"memcheck": ["--leak-check", "full"]}
 
 def filter_of(tool, wanted):
     left_out = LEFT_OUT.get(tool, {})
-    return wanted + ("" if not left_out else ("" if "-" in wanted else ":-") + ":".join(left_out))
+    return wanted + ("" if not left_out else (":" if "-" in wanted else "-") + ":".join(left_out))
 
 
 def find_sanitizer():

@@ -21,6 +21,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   # It also loses track of the members of std::variant.
   vernier_compile_flags(-Wno-restrict -Wno-maybe-uninitialized)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+  vernier_compile_flags(-Wreserved-identifier)
+endif()
 if(VERNIER_WERROR)
   vernier_compile_flags(-Werror)
 endif()
@@ -61,11 +64,12 @@ function(vernier_executable name)
   endif()
 endfunction()
 
-# vernier_test(NAME SOURCES file... DEPENDS vernier_base... [LABELS slow])
-# One GoogleTest program, run by ctest as a whole; tests find their files through VERNIER_TEST_DATA.
-# The label "slow" keeps a test out of the sanitizer run of ./check (which says so).
+# vernier_test(NAME SOURCES file... DEPENDS vernier_base... [LABELS slow] [COST seconds] [SHARDS number])
+# One GoogleTest program; tests find their files through VERNIER_TEST_DATA. ctest runs it as a whole, or dealt out to
+# SHARDS tests NAME_1, NAME_2 and so on, so that a long one doesn't run alone at the end. What has the largest COST begins
+# first. The label "slow" keeps a test out of the sanitizer run of ./check (which says so).
 function(vernier_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST;SHARDS" "SOURCES;DEPENDS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_compile_definitions(${name} PRIVATE VERNIER_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
@@ -73,8 +77,22 @@ function(vernier_test name)
   if(NOT VERNIER_SANITIZE)
     target_link_options(${name} PRIVATE -static-libstdc++ -static-libgcc)  # tests of a GPU run on bare machines
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 2400 LABELS "${ARG_LABELS}")
+  if(NOT ARG_COST)
+    set(ARG_COST 1)
+  endif()
+  if(NOT ARG_SHARDS)
+    add_test(NAME ${name} COMMAND ${name})
+    set(tests ${name})
+  else()
+    foreach(shard RANGE 1 ${ARG_SHARDS})
+      math(EXPR index "${shard} - 1")
+      add_test(NAME ${name}_${shard} COMMAND ${name})
+      set_tests_properties(${name}_${shard} PROPERTIES
+        ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${index}")
+      list(APPEND tests ${name}_${shard})
+    endforeach()
+  endif()
+  set_tests_properties(${tests} PROPERTIES TIMEOUT 2400 LABELS "${ARG_LABELS}" COST ${ARG_COST})
 endfunction()
 
 if(VERNIER_COVERAGE)

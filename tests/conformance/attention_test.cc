@@ -6,6 +6,7 @@
 
 #include "backend/input_rounding.h"
 #include "support/paged_kv.h"
+#include "support/sanitized.h"
 
 namespace vernier::test {
 namespace {
@@ -186,8 +187,9 @@ class AttentionConformance : public BackendTest<Parameter> {
     return y.read();
   }
 
-  std::vector<float> attend_in_chunks(int threads, std::int64_t length, std::span<const std::int32_t> cuts);
-  void expect_rows(const std::vector<float>& found, const std::vector<std::int64_t>& rows) const;
+  std::vector<float> attend_in_chunks(int threads, std::span<const std::int32_t> cuts);
+  void expect_rows(const std::vector<float>& found, std::int64_t first_row,
+                   const std::vector<std::int64_t>& rows) const;
 
   AttentionCase test_{};
   TestSequence sequence_;
@@ -246,27 +248,26 @@ TEST_P(AttentionConformance, ChunksAndCompanyChangeNothing) {
   EXPECT_EQ(whole, pieces);
 }
 
-/// What a backend with `threads` threads makes of the last rows of a long sequence, cut into chunks that end at `cuts`.
-std::vector<float> AttentionConformance::attend_in_chunks(int threads, std::int64_t length,
-                                                          std::span<const std::int32_t> cuts) {
+/// What a backend with `threads` threads makes of rows cuts.front() and on of a sequence that is as long as the last
+/// cut says, in one chunk from each cut to the next.
+std::vector<float> AttentionConformance::attend_in_chunks(int threads, std::span<const std::int32_t> cuts) {
   backend_ = make_backend(std::get<0>(GetParam()), test_.precision, threads);
   cache_ = std::make_unique<PagedKv>(*backend_, test_.kv);
-  sequence_ = make_sequence(*backend_, *cache_, test_, length, 1);
+  sequence_ = make_sequence(*backend_, *cache_, test_, cuts.back(), 1);
   const TestSequence* const alone[] = {&sequence_};
   std::vector<float> result;
-  std::int32_t past = 0;
-  for (const std::int32_t cut : cuts) {
-    const std::int32_t pasts[] = {past};
-    const std::int32_t counts[] = {cut - past};
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    const std::int32_t pasts[] = {cuts[i]};
+    const std::int32_t counts[] = {cuts[i + 1] - cuts[i]};
     const std::vector<float> y = attend(alone, pasts, counts);
     result.insert(result.end(), y.begin(), y.end());
-    past = cut;
   }
   return result;
 }
 
-/// Some rows of attend_in_chunks(), the last one called, in double precision.
-void AttentionConformance::expect_rows(const std::vector<float>& found, const std::vector<std::int64_t>& rows) const {
+/// Some rows of attend_in_chunks(), the last one called, in double precision. `found` begins with `first_row`.
+void AttentionConformance::expect_rows(const std::vector<float>& found, std::int64_t first_row,
+                                       const std::vector<std::int64_t>& rows) const {
   const CachedNumbers cached = {cache_->read_keys(), cache_->read_values()};
   const std::int64_t dim = test_.kv.head_dim;
   std::vector<double> expected(static_cast<std::size_t>(dim));
@@ -277,33 +278,38 @@ void AttentionConformance::expect_rows(const std::vector<float>& found, const st
       naive_attention(test_, sequence_, cached, sinks_, row, head, expected.data(), magnitude.data());
       for (std::int64_t d = 0; d < dim; ++d) {
         const auto i = static_cast<std::size_t>(d);
-        ASSERT_NEAR(found[static_cast<std::size_t>((row * test_.num_heads + head) * dim + d)], expected[i],
-                    tolerance * magnitude[i])
+        ASSERT_NEAR(found[static_cast<std::size_t>(((row - first_row) * test_.num_heads + head) * dim + d)],
+                    expected[i], tolerance * magnitude[i])
             << "row " << row << ", head " << head << ", dim " << d;
       }
     }
   }
 }
 
+/// Under sanitizers only the rows around position 256, where a second split begins.
 TEST_P(AttentionConformance, LongSequencesInAnyPiecesOnAnyThreads) {
-  constexpr std::int32_t kLength = 330;
   test_.kv.num_pages = 128;
-  const std::vector<float> whole = attend_in_chunks(1, kLength, std::vector<std::int32_t>{kLength});
-  expect_rows(whole, {63, 64, 255, 256, 329});
-  const std::vector<std::int32_t> steps[] = {{257, 258, 328, 329, 330}, {64, 65, 320, 330}};
-  for (const std::vector<std::int32_t>& cuts : steps) EXPECT_EQ(attend_in_chunks(3, kLength, cuts), whole);
+  using Cuts = std::vector<std::int32_t>;
+  const Cuts at_once = kSanitized ? Cuts{226, 266} : Cuts{0, 330};
+  const std::vector<float> whole = attend_in_chunks(1, at_once);
+  const auto checked =
+      kSanitized ? std::vector<std::int64_t>{255, 256, 265} : std::vector<std::int64_t>{63, 64, 255, 256, 329};
+  expect_rows(whole, at_once.front(), checked);
+  const Cuts one_row_long = kSanitized ? Cuts{226, 257, 258, 264, 265, 266} : Cuts{0, 257, 258, 328, 329, 330};
+  const Cuts over_a_split = kSanitized ? Cuts{226, 227, 260, 266} : Cuts{0, 64, 65, 320, 330};
+  for (const Cuts& cuts : {one_row_long, over_a_split}) EXPECT_EQ(attend_in_chunks(3, cuts), whole);
 }
 
 /// Many tokens, some and single ones go different ways, and so do sums over few keys and over many.
 TEST_P(AttentionConformance, DeepSequencesInAnyPieces) {
   if (!std::get<0>(GetParam()).name().starts_with("cuda"))
     GTEST_SKIP() << "one kernel for all lengths, and a slow test";
-  constexpr std::int32_t kLength = 2600;
-  constexpr std::int32_t kCuts[] = {2200, 2201, 2590, 2598, 2599, kLength};
+  constexpr std::int32_t kAtOnce[] = {0, 2600};
+  constexpr std::int32_t kCuts[] = {0, 2200, 2201, 2590, 2598, 2599, 2600};
   test_.kv.num_pages = 1024;
-  const std::vector<float> whole = attend_in_chunks(2, kLength, std::vector<std::int32_t>{kLength});
-  expect_rows(whole, {1023, 2047, 2599});
-  EXPECT_EQ(attend_in_chunks(2, kLength, kCuts), whole);
+  const std::vector<float> whole = attend_in_chunks(2, kAtOnce);
+  expect_rows(whole, 0, {1023, 2047, 2599});
+  EXPECT_EQ(attend_in_chunks(2, kCuts), whole);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionConformance,

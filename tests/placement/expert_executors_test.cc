@@ -227,44 +227,73 @@ ExpertWeights make_bank(std::uint64_t seed, std::vector<std::vector<float>>& bia
   return bank;
 }
 
-/// Runs random steps of two layers through `executor` and compares each with one backend alone.
-void check_executor(ExpertExecutor& executor, const std::function<void(std::int64_t)>& each = {}) {
-  std::vector<std::vector<float>> biases;
-  biases.reserve(static_cast<std::size_t>(4 * kExperts));
-  const ExpertWeights banks[] = {make_bank(1, biases), make_bank(2, biases)};
-  ASSERT_TRUE(executor.add_bank(0, kTopK, banks[0]));
-  ASSERT_TRUE(executor.add_bank(1, kTopK, banks[1]));
-  ASSERT_TRUE(executor.prepare());
-  const auto alone = make_cpu();
-  Random random(5);
-  for (int step = 0; step < 60; ++step) {
-    const std::int64_t tokens = step % 12 == 0  ? 40
-                                : step % 3 == 0 ? 20
-                                                : 1 + static_cast<std::int64_t>(random.below(3));
-    const std::vector<float> x = random.floats(tokens * kDim);
-    std::vector<float> expected = random.floats(tokens * kDim);
-    std::vector<float> actual = expected;
-    std::vector<float> weights = random.floats(tokens * kTopK);
-    std::vector<std::int32_t> ids;
-    for (std::int64_t t = 0; t < tokens; ++t) {
-      const auto first = static_cast<std::int32_t>(random.below(kExperts));
-      ids.push_back(first);
-      ids.push_back((first + 1 + static_cast<std::int32_t>(random.below(kExperts - 1))) % kExperts);
-    }
-    const std::int32_t layer = step % 2;
+/// One call for the experts of a layer, and what a backend alone makes of it.
+struct Step {
+  std::int32_t layer = 0;
+  std::int64_t tokens = 0;
+  std::vector<float> x;
+  std::vector<float> before;  ///< y as it was
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+  std::vector<float> expected;
+
+  [[nodiscard]] ExpertMlpArgs args(const ExpertWeights& bank, std::vector<float>& y) const {
     ExpertMlpArgs args;
     args.x = {const_cast<float*>(x.data()), tokens, kDim, kDim};
-    args.experts = &banks[layer];
+    args.experts = &bank;
     args.top_k = kTopK;
     args.ids = ids.data();
     args.weights = weights.data();
-    args.y = {expected.data(), tokens, kDim, kDim};
-    ASSERT_TRUE(alone->expert_mlp(args));
-    args.y.data = actual.data();
-    const Status status = executor.run(layer, args);
+    args.y = {y.data(), tokens, kDim, kDim};
+    return args;
+  }
+};
+
+/// Random steps through two layers: the same for every executor, so worked out once.
+struct Steps {
+  std::vector<std::vector<float>> biases;
+  std::vector<ExpertWeights> banks;
+  std::vector<Step> steps;
+
+  Steps() {
+    biases.reserve(static_cast<std::size_t>(4 * kExperts));
+    banks = {make_bank(1, biases), make_bank(2, biases)};
+    const auto alone = make_cpu();
+    Random random(5);
+    for (int i = 0; i < 60; ++i) {
+      Step& step = steps.emplace_back();
+      step.layer = i % 2;
+      step.tokens = i % 12 == 0 ? 40 : i % 3 == 0 ? 20 : 1 + static_cast<std::int64_t>(random.below(3));
+      step.x = random.floats(step.tokens * kDim);
+      step.before = random.floats(step.tokens * kDim);
+      step.weights = random.floats(step.tokens * kTopK);
+      for (std::int64_t t = 0; t < step.tokens; ++t) {
+        const auto first = static_cast<std::int32_t>(random.below(kExperts));
+        step.ids.push_back(first);
+        step.ids.push_back((first + 1 + static_cast<std::int32_t>(random.below(kExperts - 1))) % kExperts);
+      }
+      step.expected = step.before;
+      EXPECT_TRUE(alone->expert_mlp(step.args(banks[static_cast<std::size_t>(step.layer)], step.expected)));
+    }
+  }
+};
+
+/// Runs the steps through `executor` and compares each with one backend alone.
+void check_executor(ExpertExecutor& executor, const std::function<void(std::int64_t)>& each = {}) {
+  static const Steps all;
+  ASSERT_TRUE(executor.add_bank(0, kTopK, all.banks[0]));
+  ASSERT_TRUE(executor.add_bank(1, kTopK, all.banks[1]));
+  ASSERT_TRUE(executor.prepare());
+  for (std::size_t step = 0; step < all.steps.size(); ++step) {
+    const Step& wanted = all.steps[step];
+    std::vector<float> actual = wanted.before;
+    const Status status =
+        executor.run(wanted.layer, wanted.args(all.banks[static_cast<std::size_t>(wanted.layer)], actual));
     ASSERT_TRUE(status) << status.error().message;
-    if (each) each(step);
-    for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 2e-3) << "step " << step;
+    if (each) each(static_cast<std::int64_t>(step));
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], wanted.expected[i], 2e-3) << "step " << step;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 // the contract and this folder's rules.
 #pragma once
 
+#include "backend/cpu/isa/inlining.h"
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/isa/math_impl.h"
 
@@ -75,7 +76,7 @@ struct LineRequests {
   std::int64_t row = 0;
   std::int64_t at = 0;
 
-  [[gnu::always_inline]] void ask() {  // inlined, as GCC drops calls of functions that do nothing but prefetch
+  VN_INLINED void ask() {  // inlined, as GCC drops calls of functions that do nothing but prefetch
     if (row >= next.count) return;
     __builtin_prefetch(next.rows[row] + at, 0, 2);
     at += 64;

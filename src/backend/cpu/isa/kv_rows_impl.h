@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cpu/isa/attention_impl.h"
+#include "backend/cpu/isa/inlining.h"
 #include "backend/cpu/isa/kernels.h"
 
 namespace {
@@ -71,7 +72,7 @@ const std::byte* next_row(const KvRows& from, std::int64_t i) {
 /// Asks for the next rows' share of what is being read: they lie apart, so no hardware would guess them, and evenly
 /// spread requests don't hold up the arithmetic.
 template <int kBytes>
-[[gnu::always_inline]] inline void prefetch(const std::byte* at) {  // GCC drops calls of functions that only prefetch
+VN_INLINED inline void prefetch(const std::byte* at) {  // GCC drops calls of functions that only prefetch
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(at + i, 0, 2);
 }
 

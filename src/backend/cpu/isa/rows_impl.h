@@ -2,6 +2,7 @@
 // and this folder's rules.
 #pragma once
 
+#include "backend/cpu/isa/inlining.h"
 #include "backend/cpu/isa/kernels.h"
 #include "backend/cpu/isa/sources_impl.h"
 
@@ -21,7 +22,7 @@ struct Constant {
 
 /// fn(Constant<i>) for i in [kFirst, kEnd), unrolled.
 template <int kFirst, int kEnd, class Function>
-[[gnu::always_inline]] inline void unroll(const Function& fn) {
+VN_INLINED inline void unroll(const Function& fn) {
   if constexpr (kFirst < kEnd) {
     fn(Constant<kFirst>{});
     unroll<kFirst + 1, kEnd>(fn);
@@ -104,13 +105,13 @@ struct FewSums {
   Lanes totals[kRows][kTokens];
   const float* x[kTokens];
 
-  [[gnu::always_inline]] inline void add_chunk(const Chunk (&chunks)[kRows], const float* const (&scales)[kRows]) {
+  VN_INLINED inline void add_chunk(const Chunk (&chunks)[kRows], const float* const (&scales)[kRows]) {
     const auto table = Source::table();
     const Lanes zero = Lanes::all(0.0F);
-    unroll<0, Source::kSegments>([&](auto segment) __attribute__((always_inline)) {
+    unroll<0, Source::kSegments>([&](auto segment) VN_INLINED {
       constexpr int kSegment = decltype(segment)::kValue;
       Lanes sums[kRows][kTokens];
-      unroll<0, Source::kSteps>([&](auto step) __attribute__((always_inline)) {
+      unroll<0, Source::kSteps>([&](auto step) VN_INLINED {
         constexpr int kStep = kSegment * Source::kSteps + decltype(step)::kValue;
         for (int r = 0; r < kRows; ++r) {
           const Lanes weights = chunks[r].template step<kStep>(table);
@@ -136,7 +137,7 @@ struct FewSums {
     for (int t = 0; t < kTokens; ++t) x[t] += kChunkInputs<Source>;
   }
   template <class Cursors>
-  [[gnu::always_inline]] inline void add_chunk_of(const Cursors& cursors) {
+  VN_INLINED inline void add_chunk_of(const Cursors& cursors) {
     if constexpr (kRows == 1) {
       const Chunk chunks[1] = {Chunk(cursors[0].at)};
       add_chunk(chunks, {cursors[0].scales});
@@ -269,12 +270,12 @@ constexpr std::int64_t kPanelStride = kPanelValues /
 
 /// A chunk as the segments of a panel: codes as numbers, then the scales of the lanes.
 template <class Source>
-[[gnu::always_inline]] inline float* decode_chunk(const Cursor<Source>& cursor, float* to) {
+VN_INLINED inline float* decode_chunk(const Cursor<Source>& cursor, float* to) {
   const typename Source::Chunk chunk(cursor.at);
   const auto table = Source::table();
-  unroll<0, Source::kSegments>([&](auto segment) __attribute__((always_inline)) {
+  unroll<0, Source::kSegments>([&](auto segment) VN_INLINED {
     constexpr int kSegment = decltype(segment)::kValue;
-    unroll<0, Source::kSteps>([&](auto step) __attribute__((always_inline)) {
+    unroll<0, Source::kSteps>([&](auto step) VN_INLINED {
       constexpr int kStep = decltype(step)::kValue;
       chunk.template step<kSegment * Source::kSteps + kStep>(table).store(to + kStep * 16);
     });
@@ -327,7 +328,7 @@ void add_tile(const float* const (&w)[kTileRows], const float* const (&x)[kTileT
   const Lanes zero = Lanes::all(0.0F);
   for (std::int64_t s = 0; s < segments; ++s) {
     Lanes sums[kTileRows][kTileTokens];
-    unroll<0, kSteps>([&](auto step) __attribute__((always_inline)) {
+    unroll<0, kSteps>([&](auto step) VN_INLINED {
       constexpr int kStep = decltype(step)::kValue;
       const std::int64_t at = s * kSteps * 16 + kStep * 16;
       Lanes inputs[kTileTokens];

@@ -8,6 +8,7 @@
 // by memory anyway.
 #pragma once
 
+#include "backend/cpu/isa/inlining.h"
 #include "backend/cpu/isa/tile_sources_impl.h"
 
 namespace {
@@ -21,7 +22,7 @@ constexpr int kTileFloats = 16 * 16;  ///< of a tile of sums in memory
 static_assert(kPanelTiles == 16);     // as many as a tile has rows
 
 /// The compilers' intrinsics for tiles don't all say which memory they read.
-[[gnu::always_inline]] inline void finish_stores() { asm volatile("" ::: "memory"); }
+VN_INLINED inline void finish_stores() { asm volatile("" ::: "memory"); }
 
 /// Tiles 0..3 are sums: of 16 rows (0, 1) and those behind them (2, 3), of some tokens (0, 2) and those behind them. 4
 /// and 5 are weights, 6 and 7 inputs. Released at the end, so that a thread that waits has no tiles to be saved.
@@ -83,7 +84,7 @@ void store_sums(float* sums) {
 }
 
 template <int kRows, int kGroups>
-[[gnu::always_inline]] inline void add_products(const TileStep& step, std::int64_t tiles) {
+VN_INLINED inline void add_products(const TileStep& step, std::int64_t tiles) {
   const std::uint16_t* weights = step.weights;
   const float* inputs = step.inputs;
   const float* more_inputs = step.more_inputs;
@@ -129,9 +130,8 @@ struct RowPart {
 
 /// A part of a row as row `r` of the panel. Returns its flags.
 template <class Source, class Decoder>
-[[gnu::always_inline]] inline unsigned decode_row_of_tiles(const typename Decoder::Constants& constants,
-                                                           const WeightRows& rows, RowPart part, TileRoom& room,
-                                                           std::int64_t r) {
+VN_INLINED inline unsigned decode_row_of_tiles(const typename Decoder::Constants& constants, const WeightRows& rows,
+                                               RowPart part, TileRoom& room, std::int64_t r) {
   const auto [row, k, count] = part;
   RowReader<Source> reader;
   const std::int64_t ahead = 16 * rows.row_stride;
@@ -182,8 +182,7 @@ void add_scaled_column(const float* scales, float* column) {
 
 /// A panel of rows times inputs of tokens: added to totals, or to the sums in tiles if there's no scale.
 template <class Decoder, int kRows, int kGroups>
-[[gnu::always_inline]] inline void multiply_panel(const TileRoom& room, TileStep step, std::int64_t chunks,
-                                                  float* totals) {
+VN_INLINED inline void multiply_panel(const TileRoom& room, TileStep step, std::int64_t chunks, float* totals) {
   if constexpr (!Decoder::kScaled) {
     add_products<kRows, kGroups>(step, chunks * kChunkTiles);
   } else {
@@ -212,8 +211,8 @@ struct TileProducts {
     return args.rows.cols - k < kPanelValues ? args.rows.cols - k : kPanelValues;
   }
   /// Panel k of a row, as row r of the panel.
-  [[gnu::always_inline]] inline void decode(const typename Decoder::Constants& constants, std::int64_t row,
-                                            std::int64_t k, std::int64_t r) const {
+  VN_INLINED inline void decode(const typename Decoder::Constants& constants, std::int64_t row, std::int64_t k,
+                                std::int64_t r) const {
     const unsigned found = decode_row_of_tiles<Source, Decoder>(constants, args.rows, {row, k, count(k)}, room, r);
     if (found != kFits) flags[row - args.begin] = static_cast<std::uint8_t>(flags[row - args.begin] | found);
   }

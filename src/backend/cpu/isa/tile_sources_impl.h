@@ -9,6 +9,7 @@
 //   flags()             what has been met so far
 #pragma once
 
+#include "backend/cpu/isa/inlining.h"
 #include "backend/cpu/isa/rows_impl.h"
 
 namespace {
@@ -33,7 +34,7 @@ struct PairDecoder {
   void chunk(const Cursor<Source>& cursor, std::uint16_t* to) {
     const typename Source::Chunk chunk(cursor.at);
     const auto table = Source::table();
-    unroll<0, kChunkTiles>([&](auto tile) __attribute__((always_inline)) {
+    unroll<0, kChunkTiles>([&](auto tile) VN_INLINED {
       constexpr int kTile = decltype(tile)::kValue;
       const Lanes low = chunk.template step<2 * kTile>(table);
       const Lanes high = chunk.template step<2 * kTile + 1>(table);
@@ -146,8 +147,8 @@ struct FoldedScales<vn::UE4M3Codec> {
 
 /// The codes of `count` scales of 8 bits, at most 32, from value `begin` of a row on; zeros behind them.
 template <class Source>
-[[gnu::always_inline]] inline __m256i scale_codes(const WeightRows& rows, std::int64_t row, std::int64_t begin,
-                                                  std::int64_t count) {
+VN_INLINED inline __m256i scale_codes(const WeightRows& rows, std::int64_t row, std::int64_t begin,
+                                      std::int64_t count) {
   using F = typename Source::Format;
   if constexpr (!Source::kIsInterleaved) {
     const std::byte* at = row_scales(rows, row) + begin / F::kScaleValues;
@@ -248,7 +249,7 @@ struct FoldingDecoder {
     const __m512i distance = spread(distances + scale);
     const __m512i fraction = Scales::kPowers ? _mm512_set1_epi16(-0x40) : spread(fractions + scale);
     scale += Source::kScales;
-    unroll<0, kChunkTiles>([&](auto tile) __attribute__((always_inline)) {
+    unroll<0, kChunkTiles>([&](auto tile) VN_INLINED {
       constexpr int kTile = decltype(tile)::kValue;
       const __m512i codes = kTile == 0 ? words : _mm512_srli_epi16(words, 4 * kTile);
       const __m512i high = _mm512_permutexvar_epi16(codes, constants.highest);
