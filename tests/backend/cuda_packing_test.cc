@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "backend/cuda/fragment/group_source.h"
+#include "backend/cuda/fragment/group_tiles.h"
 #include "backend/cuda/fragment/pack_source.h"
 #include "support/random_weight.h"
 
@@ -174,6 +175,21 @@ TEST(CudaPacking, GroupsHoldEveryNumberOfABlock) {
     });
     if (HasFatalFailure()) return;
   }
+}
+
+// A tensor-core instruction multiplies what lies at the same k: of the fragment that a lane holds, and of the pieces of
+// the input.
+TEST(CudaPacking, TiledInputHasTheOrderOfGroups) {
+  for (const Packing packing : {Packing::kGroups4Super, Packing::kGroups6Super}) {
+    const GroupShape shape = group_shape(packing);
+    for (int col = 0; col < kUnitCols; ++col) {
+      const UnitPlace at = group_place(shape, 0, col);
+      const int piece = at.fragment * 2 + at.register_index / 2;
+      EXPECT_EQ(group_piece_column(shape, piece) + at.lane % 4 * group_step(shape) + at.half, col);
+    }
+  }
+  EXPECT_EQ(group_tiles(group_shape(Packing::kGroups6Super), 9), 9);
+  EXPECT_EQ(group_tiles(group_shape(Packing::kGroups4Super), 9), 12);
 }
 
 TEST(CudaPacking, BlockScalesKeepTheirValue) {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "backend/cuda/linear/async_kernels.h"
+#include "backend/cuda/linear/async_groups_kernels.h"
+#include "backend/cuda/linear/tiled_groups.h"
 
 namespace vernier::cuda {
 namespace {
@@ -30,9 +31,28 @@ int choose_blocks(const CudaContext& context, int tokens, int row_tiles) {
   return best;
 }
 
+cudaError_t launch_groups(Packing packing, const AsyncSource& source, const AsyncLaunch& how) {
+  using enum Packing;
+  switch (packing) {
+    case kGroups4: return launch_async_groups<kGroups4>(source, how);
+    case kGroups4Minimum: return launch_async_groups<kGroups4Minimum>(source, how);
+    case kGroups4Super: return launch_async_groups<kGroups4Super>(source, how);
+    case kGroups4Table: return launch_async_groups<kGroups4Table>(source, how);
+    case kGroups4TableSuper: return launch_async_groups<kGroups4TableSuper>(source, how);
+    case kGroups5: return launch_async_groups<kGroups5>(source, how);
+    case kGroups5Minimum: return launch_async_groups<kGroups5Minimum>(source, how);
+    case kGroups5Super: return launch_async_groups<kGroups5Super>(source, how);
+    case kGroups8: return launch_async_groups<kGroups8>(source, how);
+    case kGroups2Super: return launch_async_groups<kGroups2Super>(source, how);
+    case kGroups3Super: return launch_async_groups<kGroups3Super>(source, how);
+    default: return launch_async_groups<kGroups6Super>(source, how);
+  }
+}
+
 cudaError_t launch(const CudaContext& context, Packing packing, const AsyncSource& source, std::int64_t most_jobs) {
   const std::int64_t clusters = std::min<std::int64_t>(context.num_sms / 2, most_jobs);
   const AsyncLaunch how = {static_cast<unsigned>(2 * clusters), context.stream};
+  if (has_groups(packing)) return launch_groups(packing, source, how);
   switch (packing) {
     case Packing::kE2M1ByE4M3: return launch_async<Packing::kE2M1ByE4M3>(source, how);
     case Packing::kE2M1ByE8M0: return launch_async<Packing::kE2M1ByE8M0>(source, how);
@@ -48,7 +68,8 @@ int row_tiles(const WeightRef& weight, int rows_of_block) { return (weight.rows 
 AsyncSource linear_source(const LinearBatch& batch) {
   AsyncSource source;
   source.linear = batch;
-  source.x = {.data = nullptr, .units = batch.matrix[0].weight.units, .terms = batch.x.terms};
+  const WeightRef& weight = batch.matrix[0].weight;
+  source.x = {.data = nullptr, .units = group_tiles(group_shape(weight.packing), weight.units), .terms = batch.x.terms};
   return source;
 }
 
@@ -59,7 +80,7 @@ Result<std::byte*> tiled_memory(CudaContext& context, ScratchSlot slot, const Ti
   return static_cast<std::byte*>(memory);
 }
 
-/// Norms, rounds and tiles a linear's input.
+/// Norms, rounds and tiles a linear's input. (Of grouped weights it is normed.)
 Status prepare_input(CudaContext& context, AsyncSource& source) {
   const LinearBatch& batch = source.linear;
   const InputView& x = batch.x;
@@ -69,7 +90,11 @@ Status prepare_input(CudaContext& context, AsyncSource& source) {
     const MatrixView rows = {const_cast<float*>(x.data), batch.tokens, cols, x.stride};
     return norm_and_tile(context, rows, x.norm, source.x);
   }
-  VN_CUDA(tile_input(x, batch.tokens, cols, source.x, context.stream));
+  if (has_groups(batch.matrix[0].weight.packing)) {
+    VN_CUDA(tile_group_input(x, batch.tokens, batch.matrix[0].weight, source.x, context.stream));
+  } else {
+    VN_CUDA(tile_input(x, batch.tokens, cols, source.x, context.stream));
+  }
   return {};
 }
 
@@ -94,12 +119,19 @@ AsyncSource expert_source(const AsyncExperts& experts, int rows_of_block) {
   return source;
 }
 
+bool runs_async(const CudaContext& context) {
+  constexpr bool kIsBuilt = std::string_view(VERNIER_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
+  return kIsBuilt && context.capability == 90 && context.max_shared_bytes >= kAsyncSharedBytes;
+}
+
 }  // namespace
 
 bool has_async(const CudaContext& context, Packing packing) {
-  constexpr bool kIsBuilt = std::string_view(VERNIER_CUDA_ARCHITECTURES).find("90a") != std::string_view::npos;
-  return kIsBuilt && context.capability == 90 && context.max_shared_bytes >= kAsyncSharedBytes &&
-         packing != Packing::kNone && packing <= Packing::kBF16;
+  return runs_async(context) && packing != Packing::kNone && packing <= Packing::kBF16;
+}
+
+bool has_async_linear(const CudaContext& context, Packing packing, int terms) {
+  return has_async(context, packing) || (runs_async(context) && has_groups(packing) && terms == 1);
 }
 
 Status multiply_async(CudaContext& context, const LinearBatch& batch) {

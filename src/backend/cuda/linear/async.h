@@ -9,8 +9,10 @@ namespace vernier::cuda {
 
 /// Whether these kernels run on the device, are part of this build (which must be for sm_90a) and know the packing.
 [[nodiscard]] bool has_async(const CudaContext& context, Packing packing);
+/// Whether linears have them: also of grouped weights, unless an input has three terms.
+[[nodiscard]] bool has_async_linear(const CudaContext& context, Packing packing, int terms);
 
-/// A linear of such weights; norms, rounds and tiles the input.
+/// A linear of such weights; norms (but of grouped weights), rounds and tiles the input.
 [[nodiscard]] Status multiply_async(CudaContext& context, const LinearBatch& batch);
 /// The output of `down`, a batch of one matrix, over act(gate, up), the two matrices of `gate_up`, packed alike.
 /// Nothing is written where gate_up's y are, and down's input is not looked at.

@@ -48,7 +48,7 @@ bool is_wide(const CudaContext& context, const LinearBatch& batch) {
 
 /// The same of the asynchronous kernels, which clusters of two blocks share: 256 rows and at least 32 columns.
 bool is_async(const CudaContext& context, const LinearBatch& batch) {
-  if (!has_async(context, batch.matrix[0].weight.packing)) return false;
+  if (!has_async_linear(context, batch.matrix[0].weight.packing, batch.x.terms)) return false;
   constexpr int kFewColumns = 48;
   constexpr int kManyColumns = 128;
   constexpr int kRowsOfCluster = 256;
@@ -186,7 +186,10 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     return {};
   }
   if (const SplitPlan plan = plan_split(context, batch); plan.blocks > 0) return multiply_split(context, batch, plan);
-  if (is_async(context, batch)) return multiply_async(context, batch);
+  if (is_async(context, batch)) {
+    if (has_groups(packing)) VN_TRY(norm_first(context, batch));
+    return multiply_async(context, batch);
+  }
   if (is_wide(context, batch)) {
     VN_TRY(round_once(context, batch));
     VN_CUDA(wide_linear(packing, batch, context.stream));
@@ -229,7 +232,8 @@ Result<bool> fused_mlp(CudaContext& context, const GatedMlpArgs& args) {
     VN_TRY(multiply_split_mlp(context, split));
     return true;
   }
-  if (is_async(context, mlp.gate_up) && is_async(context, mlp.down)) {
+  const bool is_grouped = has_groups(first[0].weight.packing) || has_groups(down.packing);
+  if (!is_grouped && is_async(context, mlp.gate_up) && is_async(context, mlp.down)) {
     VN_TRY(multiply_async_gated(context, mlp.gate_up, mlp.activation, mlp.down));
     return true;
   }

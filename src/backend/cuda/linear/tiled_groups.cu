@@ -1,0 +1,106 @@
+#include "backend/cuda/fragment/group_stage.cuh"
+#include "backend/cuda/fragment/mma.cuh"
+#include "backend/cuda/linear/tiled_groups.h"
+#include "backend/cuda/predecessor.cuh"
+
+namespace vernier::cuda {
+namespace {
+
+constexpr int kThreads = 256;  // eight a row: each makes a piece of 16 bytes of every unit
+
+struct GroupRows {
+  int rows;
+  int cols;
+  int units;
+  GroupShape shape;
+};
+
+__device__ __forceinline__ float2 load_pair(const float* row, int col, int cols) {
+  if (row == nullptr) return {0.0F, 0.0F};
+  const float* at = row + col;
+  if (col + 1 < cols && reinterpret_cast<std::uintptr_t>(at) % sizeof(float2) == 0) {
+    return *reinterpret_cast<const float2*>(at);
+  }
+  return {col < cols ? at[0] : 0.0F, col + 1 < cols ? at[1] : 0.0F};
+}
+
+/// The sum of the group that the pairs belong to, which other threads of the row share: added as sum_group() does.
+__device__ __forceinline__ float sum_of_group(const GroupShape& shape, const std::uint32_t (&words)[4]) {
+  float own[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    own[i] = add_halves(words[i]);
+    own[i] = __fadd_rn(own[i], __shfl_xor_sync(0xFFFFFFFFU, own[i], 1));
+    if (shape.group_cols() == 32) own[i] = __fadd_rn(own[i], __shfl_xor_sync(0xFFFFFFFFU, own[i], 2));
+  }
+  return __fadd_rn(__fadd_rn(own[0], own[1]), __fadd_rn(own[2], own[3]));
+}
+
+/// Puts the terms of a group's sum where the fragments of minimums want them.
+__device__ __forceinline__ void put_sum(const GroupShape& shape, std::byte* tile, int row, int group, float sum) {
+  const Bf16Terms split = split_terms(sum);
+  const auto put = [&](int piece, int lane, int low, float value) {
+    *reinterpret_cast<std::uint16_t*>(tile + group_piece_offset(row, piece) + lane * 4 + low * 2) = upper_half(value);
+  };
+  if (shape.group_cols() == 16) {
+    const int place = sum_place(shape, group, 0);
+#pragma unroll
+    for (int term = 0; term < 3; ++term) put(term * 2 + place % 4 / 2, place / 4, place % 2, split.term[term]);
+    return;
+  }
+#pragma unroll
+  for (int piece = 0; piece < 6; ++piece) {
+    const float value = piece == 3 && shape.has_factors() ? 0.0F : split.term[piece % 3];
+    put(piece, group / 2, group % 2, value);
+  }
+}
+
+/// A block a block of rows and a chunk.
+__global__ void __launch_bounds__(kThreads)
+    tile_group_kernel(const __grid_constant__ InputView x, const __grid_constant__ GroupRows from,
+                      const __grid_constant__ TiledInput to) {
+  release_successor();
+  wait_for_predecessor();
+  const GroupShape& shape = from.shape;
+  const int row = static_cast<int>(threadIdx.x) / 8;
+  const int piece = static_cast<int>(threadIdx.x) % 8;
+  const int chunk = static_cast<int>(blockIdx.y);
+  const std::int64_t number = std::int64_t{blockIdx.x} * kBlockTokens + row;
+  const float* const data = number < from.rows ? x.data + number * x.stride : nullptr;
+  const int first = group_piece_column(shape, piece);
+  const int first_tile = chunk * (kChunkUnits + (shape.has_minimum ? 1 : 0));
+  const int units = min(kChunkUnits, from.units - chunk * kChunkUnits);
+#pragma unroll
+  for (int unit = 0; unit < kChunkUnits; ++unit) {
+    if (unit >= units && !shape.has_minimum) break;
+    std::uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int col = (chunk * kChunkUnits + unit) * kUnitCols + first + i * group_step(shape);
+      const float2 pair = load_pair(data, col, from.cols);
+      words[i] = round_pair(pair.x, pair.y);
+    }
+    if (unit < units) {
+      *reinterpret_cast<uint4*>(to.tile(blockIdx.x, first_tile + unit) + group_piece_offset(row, piece)) = {
+          words[0], words[1], words[2], words[3]};
+    }
+    if (!shape.has_minimum) continue;
+    const float sum = sum_of_group(shape, words);
+    const int pieces = shape.group_cols() / 8;  // of a group
+    if (piece % pieces == 0) {
+      put_sum(shape, to.tile(blockIdx.x, first_tile + units), row, unit * (8 / pieces) + piece / pieces, sum);
+    }
+  }
+}
+
+}  // namespace
+
+cudaError_t tile_group_input(const InputView& x, std::int64_t rows, const WeightRef& weight, const TiledInput& to,
+                             cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>((rows + kBlockTokens - 1) / kBlockTokens),
+                  static_cast<unsigned>((weight.units + kChunkUnits - 1) / kChunkUnits));
+  const GroupRows from = {static_cast<int>(rows), weight.cols, weight.units, group_shape(weight.packing)};
+  return launch_dependent(tile_group_kernel, grid, kThreads, 0, stream, x, from, to);
+}
+
+}  // namespace vernier::cuda
