@@ -29,15 +29,21 @@ __device__ __forceinline__ std::uint32_t add_pair(std::uint32_t a, std::uint32_t
   return sum;
 }
 
+/// (bits & kMask) | base by one instruction: where both are constants, the compiler makes two.
+template <std::uint32_t kMask>
+__device__ __forceinline__ std::uint32_t mask_onto(std::uint32_t bits, std::uint32_t base) {
+  std::uint32_t result = 0;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;\n" : "=r"(result) : "r"(bits), "n"(kMask), "r"(base));
+  return result;
+}
+
 __device__ __forceinline__ float half_bits_to_float(std::uint32_t bits) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
 }
 
 /// Signed bytes: 128 + the low seven bits, less 128 or where the sign is set 256.
 __device__ __forceinline__ std::uint32_t decode_byte_pair(std::uint32_t w) {
-  const std::uint32_t magnitude = (w & 0x007F007F) | 0x43004300;
-  const std::uint32_t negative = (w & 0x00800080) | 0xC300C300;
-  return add_pair(magnitude, negative);
+  return add_pair(mask_onto<0x007F007F>(w, 0x43004300), mask_onto<0x00800080>(w, 0xC300C300));
 }
 /// Bytes 0 and 2, and 1 and 3.
 __device__ __forceinline__ void decode_bytes(std::uint32_t w, std::uint32_t& first, std::uint32_t& second) {
@@ -94,7 +100,7 @@ struct GroupCodes {
   /// 128 + code of a register: a code of at most 7 bits in the low bits of 128 as bf16.
   __device__ __forceinline__ std::uint32_t code_pair(int fragment, int i) const {
     std::uint32_t code = 0x43004300;
-    if constexpr (kShape.fours() > 0) code |= (word_of(fours, fragment) >> (4 * i)) & 0x000F000F;
+    if constexpr (kShape.fours() > 0) code = mask_onto<0x000F000F>(word_of(fours, fragment) >> (4 * i), code);
     if constexpr (kShape.twos() > 0) {
       const std::uint32_t two = (twos[fragment / 2] >> (8 * (fragment % 2) + 2 * i)) & 0x00030003;
       code = kShape.fours() > 0 ? code + 16 * two : code | two;

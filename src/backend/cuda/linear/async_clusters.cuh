@@ -17,8 +17,8 @@ namespace vernier::cuda {
 __device__ __forceinline__ void wait_idly(std::uint32_t barrier, unsigned parity) {
   asm volatile(
       "{\n.reg .pred done;\nAGAIN:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra ENDED;\nnanosleep.u32 100;\nbra AGAIN;\nENDED:\n}\n" ::"r"(barrier),
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra ENDED;\nnanosleep.u32 500;\nbra AGAIN;\nENDED:\n}\n" ::"r"(barrier),
       "r"(parity)
       : "memory");
 }
