@@ -14,14 +14,11 @@ namespace {
 constexpr int kHeld = 4;  ///< fours of columns that a thread keeps
 constexpr unsigned kMostThreads = 512;
 
-/// Where the normed rows go.
-enum class NormTo : std::uint8_t { kFloats, kTerms, kTiles };
-
 struct NormRows {
   MatrixView x = {};
-  MatrixView y = {};              ///< kFloats
-  NormedRows rounded = {};        ///< kTerms
-  TiledInput tiled = {};          ///< kTiles
+  MatrixView y = {};
+  NormedRows rounded = {};        ///< instead of y
+  TiledInput tiled = {};          ///< instead of both, without a residual
   MatrixView residual = {};       ///< data null: none
   const float* weight = nullptr;  ///< null: ones
   float eps = 0.0F;
@@ -61,34 +58,13 @@ __device__ void store_four(float* row, std::int64_t col, std::int64_t dim, float
   if (col + 3 < dim) row[col + 3] = value.w;
 }
 
-/// Two columns of a row of 32 into its first tile and those of its other terms.
-__device__ void store_pair(const TiledInput& to, std::byte* at, float low, float high) {
-  if (to.terms == 1) {
-    *reinterpret_cast<std::uint32_t*>(at) = round_pair(low, high);
-    return;
-  }
-  const Bf16Terms split[2] = {split_terms(low), split_terms(high)};
-#pragma unroll
-  for (int term = 0; term < 3; ++term) {
-    *reinterpret_cast<std::uint32_t*>(at + std::int64_t{term} * to.units * kTileBytes) =
-        pack_upper_halves(split[0].term[term], split[1].term[term]);
-  }
-}
-
-/// Four columns of row `index` into tiles, `at` being a multiple of four.
-__device__ void store_tiled(const TiledInput& to, std::int64_t index, std::int64_t at, float4 value) {
-  const int row = static_cast<int>(index % kBlockTokens);
-  const int col = static_cast<int>(at % kUnitCols);
-  std::byte* const tile = to.tile(index / kBlockTokens * to.terms, static_cast<int>(at / kUnitCols));
-  store_pair(to, tile + tiled_offset(row, col), value.x, value.y);
-  store_pair(to, tile + tiled_offset(row, col + 2), value.z, value.w);
+__device__ float4 normed(float4 v, float4 w, float factor) {
+  return make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
 }
 
 /// What the kernel does with four columns of its row.
-template <bool kAligned, NormTo kTo>
+template <bool kAligned, bool kRounds>
 struct Row {
-  const NormRows* rows;
-  std::int64_t index;
   float* x;
   float* y;
   std::uint16_t* rounded;
@@ -111,88 +87,125 @@ struct Row {
     return value;
   }
   __device__ void put(std::int64_t at, float4 v, float4 w, float factor) const {
-    const float4 result = make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
-    if constexpr (kTo == NormTo::kTerms) {
+    const float4 result = normed(v, w, factor);
+    if constexpr (kRounds) {
       if (at < rounded_stride) store_columns(rounded + at, static_cast<int>(rounded_stride), terms, result);
-    } else if constexpr (kTo == NormTo::kTiles) {
-      if (at < end()) store_tiled(rows->tiled, index, at, result);
     } else {
       store_four<kAligned>(y, at, dim, result);
     }
   }
   /// Where the columns end that are written.
-  __device__ std::int64_t end() const {
-    if constexpr (kTo == NormTo::kTiles) return std::int64_t{rows->tiled.units} * kUnitCols;
-    return kTo == NormTo::kTerms ? rounded_stride : dim;
-  }
+  __device__ std::int64_t end() const { return kRounds ? rounded_stride : dim; }
 };
 
 __device__ float squares_of(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
 
-template <bool kAligned, NormTo kTo>
-__device__ Row<kAligned, kTo> row_of(const NormRows& rows, std::int64_t index) {
-  const NormedRows& rounded = rows.rounded;
-  return {&rows,
-          index,
-          rows.x.data + index * rows.x.stride,
-          rows.y.data + index * rows.y.stride,
-          rounded.data + index * rounded.terms * rounded.stride,
-          rounded.stride,
-          rounded.terms,
-          rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr,
-          rows.weight,
-          rows.x.cols};
-}
-
 /// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
-/// which a decode step fetches anew in every layer. A block takes one row, or of tiles, of which there are many, one
-/// after the other, the next on its way while it is at one.
-template <bool kAligned, NormTo kTo>
+/// which a decode step fetches anew in every layer.
+template <bool kAligned, bool kRounds>
 __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_constant__ NormRows rows) {
   release_successor();
-  __shared__ float partial[2][kWarpSize];
+  __shared__ float partial[kWarpSize];
+  const std::int64_t index = blockIdx.x;
   const std::int64_t first = std::int64_t{threadIdx.x} * 4;
   const std::int64_t step = std::int64_t{blockDim.x} * 4;
-  std::int64_t index = blockIdx.x;
-  Row<kAligned, kTo> row = row_of<kAligned, kTo>(rows, index);
-  constexpr bool kHoldsWeight = kTo != NormTo::kTiles;  // else its registers are the next row's
-  [[maybe_unused]] float4 weight[kHeld];                // no kernel writes it: on its way before there is input
-  if constexpr (kHoldsWeight) {
+  const NormedRows& rounded = rows.rounded;
+  const Row<kAligned, kRounds> row = {
+      rows.x.data + index * rows.x.stride,
+      rows.y.data + index * rows.y.stride,
+      rounded.data + index * rounded.terms * rounded.stride,
+      rounded.stride,
+      rounded.terms,
+      rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr,
+      rows.weight,
+      rows.x.cols};
+  float4 weight[kHeld];  // no kernel writes it: on its way before there is input
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) weight[i] = row.weights(first + i * step);
+  for (int i = 0; i < kHeld; ++i) weight[i] = row.weights(first + i * step);
+  wait_for_predecessor();
+  float4 held[kHeld];
+  float squares = 0.0F;
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) held[i] = row.take(first + i * step);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) squares += squares_of(held[i]);
+#pragma unroll 1
+  for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) squares += squares_of(row.take(at));
+  const float mean = block_sum(squares, partial) / static_cast<float>(row.dim);
+  const float factor = 1.0F / sqrtf(mean + rows.eps);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) row.put(first + i * step, held[i], weight[i], factor);
+#pragma unroll 1
+  for (std::int64_t at = first + kHeld * step; at < row.end(); at += step) {
+    row.put(at, load_four<kAligned>(row.x, at, row.dim), row.weights(at), factor);
   }
+}
+
+/// Two columns of a row into its tile at `at`, and into those of its other terms.
+__device__ __forceinline__ void store_pair(const TiledInput& to, std::byte* at, float low, float high) {
+  if (to.terms == 1) {
+    *reinterpret_cast<std::uint32_t*>(at) = round_pair(low, high);
+    return;
+  }
+  const Bf16Terms split[2] = {split_terms(low), split_terms(high)};
+#pragma unroll
+  for (int term = 0; term < 3; ++term) {
+    *reinterpret_cast<std::uint32_t*>(at + std::int64_t{term} * to.units * kTileBytes) =
+        pack_upper_halves(split[0].term[term], split[1].term[term]);
+  }
+}
+
+/// The same into tiles, of many rows: a block takes one after the other, the next on its way while it is at one. The
+/// sums are those of rms_norm_kernel, in their order.
+template <bool kAligned>
+__global__ void __launch_bounds__(kMostThreads, 2) tiled_norm_kernel(const __grid_constant__ NormRows rows) {
+  release_successor();
+  __shared__ float partial[2][kWarpSize];
+  const TiledInput& to = rows.tiled;
+  const int dim = static_cast<int>(rows.x.cols);
+  const int first = static_cast<int>(threadIdx.x) * 4;
+  const int step = static_cast<int>(blockDim.x) * 4;  // whole units
+  const int place = first / kUnitCols * kTileBytes + tiled_offset(0, first % kUnitCols);
+  const std::int64_t stride = rows.x.stride * gridDim.x;
+  const float* x = rows.x.data + blockIdx.x * rows.x.stride;
   wait_for_predecessor();
   float4 held[kHeld];
 #pragma unroll
-  for (int i = 0; i < kHeld; ++i) held[i] = row.take(first + i * step);
-  for (int turn = 0;; turn ^= 1) {
+  for (int i = 0; i < kHeld; ++i) held[i] = load_four<kAligned>(x, first + i * step, dim);
+  int turn = 0;
+  for (auto index = static_cast<int>(blockIdx.x); index < static_cast<int>(rows.x.rows); turn ^= 1) {
     float squares = 0.0F;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) squares += squares_of(held[i]);
 #pragma unroll 1
-    for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) squares += squares_of(row.take(at));
-    [[maybe_unused]] float4 next[kHeld];
-    if constexpr (kTo == NormTo::kTiles) {
-      index += gridDim.x;
-      if (index < rows.x.rows) {
-        const Row<kAligned, kTo> coming = row_of<kAligned, kTo>(rows, index);
+    for (int at = first + kHeld * step; at < dim; at += step) squares += squares_of(load_four<kAligned>(x, at, dim));
+    const int next_index = index + static_cast<int>(gridDim.x);
+    float4 next[kHeld] = {};
+    if (next_index < static_cast<int>(rows.x.rows)) {
 #pragma unroll
-        for (int i = 0; i < kHeld; ++i) next[i] = coming.take(first + i * step);
-      }
+      for (int i = 0; i < kHeld; ++i) next[i] = load_four<kAligned>(x + stride, first + i * step, dim);
     }
-    const float mean = block_sum(squares, partial[turn]) / static_cast<float>(row.dim);
+    const float mean = block_sum(squares, partial[turn]) / static_cast<float>(dim);
     const float factor = 1.0F / sqrtf(mean + rows.eps);
+    const int row = index % kBlockTokens;
+    std::byte* const tile = to.tile(index / kBlockTokens * to.terms, 0);
+    const int low = row * 128 + (place ^ row % 8 * 16);  // as tiled_offset() has it
+    const auto put = [&](int i, const float4& v) __attribute__((always_inline)) {
+      const int at = first + i * step;
+      if (at >= to.units * kUnitCols) return;
+      const float4 result = normed(v, load_four<kAligned>(rows.weight, at, dim), factor);
+      std::byte* const from = tile + i * (step / kUnitCols) * kTileBytes;
+      store_pair(to, from + low, result.x, result.y);
+      store_pair(to, from + (low ^ 16), result.z, result.w);
+    };
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i) {
-      row.put(first + i * step, held[i], kHoldsWeight ? weight[i] : row.weights(first + i * step), factor);
-    }
+    for (int i = 0; i < kHeld; ++i) put(i, held[i]);
 #pragma unroll 1
-    for (std::int64_t at = first + kHeld * step; at < row.end(); at += step) {
-      row.put(at, load_four<kAligned>(row.x, at, row.dim), row.weights(at), factor);
+    for (int i = kHeld; first + i * step < to.units * kUnitCols; ++i) {
+      put(i, load_four<kAligned>(x, first + i * step, dim));
     }
-    if constexpr (kTo != NormTo::kTiles) return;
-    if (index >= rows.x.rows) return;
-    row = row_of<kAligned, kTo>(rows, index);
+    index = next_index;
+    x += stride;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i) held[i] = next[i];
   }
@@ -214,17 +227,6 @@ bool is_aligned(const NormRows& rows) {
          is_aligned(rows.residual.data, rows.residual.stride) && is_aligned(rows.weight, 0);
 }
 
-template <NormTo kTo>
-Status launch_norm(const CudaContext& context, const NormRows& rows) {
-  LaunchShape shape = shape_of(rows.x);
-  if constexpr (kTo == NormTo::kTiles) {
-    constexpr unsigned kThreadsAtOnce = 1024;  // of a multiprocessor
-    shape.grid.x = std::min(shape.grid.x, static_cast<unsigned>(context.num_sms) * (kThreadsAtOnce / shape.block.x));
-  }
-  return is_aligned(rows) ? launch(context, shape, rms_norm_kernel<true, kTo>, rows)
-                          : launch(context, shape, rms_norm_kernel<false, kTo>, rows);
-}
-
 }  // namespace
 
 Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
@@ -232,15 +234,23 @@ Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
   if (args.residual != nullptr) rows.residual = *args.residual;
   rows.weight = args.weight.empty() ? nullptr : args.weight.data();
   rows.eps = args.eps;
-  return launch_norm<NormTo::kFloats>(context, rows);
+  return is_aligned(rows) ? launch(context, shape_of(rows.x), rms_norm_kernel<true, false>, rows)
+                          : launch(context, shape_of(rows.x), rms_norm_kernel<false, false>, rows);
 }
 
 Status norm_and_round(CudaContext& context, const MatrixView& x, const RowNorm& norm, const NormedRows& to) {
-  return launch_norm<NormTo::kTerms>(context, {.x = x, .rounded = to, .weight = norm.weight, .eps = norm.eps});
+  const NormRows rows = {.x = x, .rounded = to, .weight = norm.weight, .eps = norm.eps};
+  return is_aligned(rows) ? launch(context, shape_of(x), rms_norm_kernel<true, true>, rows)
+                          : launch(context, shape_of(x), rms_norm_kernel<false, true>, rows);
 }
 
 Status norm_and_tile(CudaContext& context, const MatrixView& x, const RowNorm& norm, const TiledInput& to) {
-  return launch_norm<NormTo::kTiles>(context, {.x = x, .tiled = to, .weight = norm.weight, .eps = norm.eps});
+  const NormRows rows = {.x = x, .tiled = to, .weight = norm.weight, .eps = norm.eps};
+  constexpr unsigned kThreadsAtOnce = 1024;  // of a multiprocessor
+  LaunchShape shape = shape_of(x);
+  shape.grid.x = std::min(shape.grid.x, static_cast<unsigned>(context.num_sms) * (kThreadsAtOnce / shape.block.x));
+  return is_aligned(rows) ? launch(context, shape, tiled_norm_kernel<true>, rows)
+                          : launch(context, shape, tiled_norm_kernel<false>, rows);
 }
 
 }  // namespace vernier::cuda
