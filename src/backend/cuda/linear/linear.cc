@@ -59,6 +59,12 @@ bool is_async(const CudaContext& context, const LinearBatch& batch) {
   return columns >= kManyColumns || (columns >= kFewColumns && 3 * clusters >= context.num_sms);
 }
 
+/// Whether a split product, for which there is a plan, is faster than an asynchronous one: with more than two blocks of
+/// tokens only where rows are too few for the device.
+bool is_split_best(const LinearBatch& batch, const SplitPlan& plan) {
+  return batch.tokens <= 2 * kBlockTokens || plan.split > 1;
+}
+
 /// Whether rounded rows have sums of groups behind their columns.
 bool wants_sums(const WeightRef& weight) {
   return input_stride(weight.packing, weight.units) != std::int64_t{weight.units} * kUnitCols;
@@ -185,7 +191,9 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     VN_CUDA(tile_linear(batch, context.stream));
     return {};
   }
-  if (const SplitPlan plan = plan_split(context, batch); plan.blocks > 0) return multiply_split(context, batch, plan);
+  if (const SplitPlan plan = plan_split(context, batch); plan.blocks > 0 && is_split_best(batch, plan)) {
+    return multiply_split(context, batch, plan);
+  }
   if (is_async(context, batch)) {
     if (has_groups(packing)) VN_TRY(norm_first(context, batch));
     return multiply_async(context, batch);
