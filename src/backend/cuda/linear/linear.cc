@@ -56,6 +56,11 @@ bool is_async(const CudaContext& context, const LinearBatch& batch) {
   int rows = 0;
   for (int i = 0; i < batch.count; ++i) rows += batch.matrix[i].weight.rows;
   const int clusters = rows / kRowsOfCluster * (columns / kBlockTokens);
+  if (has_groups(batch.matrix[0].weight.packing)) {  // whose narrow kernel is slower, and takes 8 columns at a time
+    constexpr int kFewGroupColumns = 24;
+    if (columns >= kFewGroupColumns && 2 * (rows / kRowsOfCluster) >= context.num_sms) return true;
+    if (columns >= kFewColumns && 5 * clusters >= context.num_sms) return true;
+  }
   return columns >= kManyColumns || (columns >= kFewColumns && 3 * clusters >= context.num_sms);
 }
 
