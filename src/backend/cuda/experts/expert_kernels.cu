@@ -26,15 +26,34 @@ TableView view_table(std::int32_t* table, const GroupedUses& sizes) {
   return {table, table + 1, table + 1 + groups, table + 2 + 2 * groups};
 }
 
-/// The ids at `i` of a warp's lanes, -1 for none or one outside the experts, and the lanes that have the same.
+/// An id of the calling lane, -1 for none or one outside the experts, and the lanes that have the same.
 struct WarpIds {
   int id;
   unsigned same;
 };
-__device__ WarpIds load_ids(const std::int32_t* ids, int i, int end, int experts) {
-  const int id = i < end ? ids[i] : -1;
-  const int known = id >= 0 && id < experts ? id : -1;
-  return {known, __match_any_sync(0xFFFFFFFFU, known)};
+
+/// Calls visit(i, ids) for a warp's ids [begin, end), 32 at a time; several loads are on their way together.
+template <class Visit>
+__device__ __forceinline__ void visit_ids(const std::int32_t* ids, int begin, int end, int experts,
+                                          const Visit& visit) {
+  constexpr int kAtOnce = 8;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll 1
+  for (int first = begin; first < end; first += kAtOnce * kWarp) {
+    int loaded[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int i = first + n * kWarp + lane;
+      loaded[n] = i < end ? ids[i] : -1;
+    }
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      if (first + n * kWarp >= end) break;
+      const int known = loaded[n] >= 0 && loaded[n] < experts ? loaded[n] : -1;
+      visit(first + n * kWarp + lane, WarpIds{known, __match_any_sync(0xFFFFFFFFU, known)});
+      __syncwarp();
+    }
+  }
 }
 
 /// The sum of a warp's lanes up to and with the calling one.
@@ -109,25 +128,21 @@ __device__ void group_uses_of(const std::int32_t* ids, int uses, int experts, in
   std::int32_t* const own = counts + warp * experts;
   for (int e = lane; e < experts; e += kWarp) own[e] = 0;
   __syncwarp();
-  for (int i = begin; i < end; i += kWarp) {
-    const WarpIds at = load_ids(ids, i + lane, end, experts);
+  visit_ids(ids, begin, end, experts, [&](int, const WarpIds& at) {
     if (at.id >= 0 && lane == __ffs(static_cast<int>(at.same)) - 1) own[at.id] += __popc(at.same);
-    __syncwarp();
-  }
+  });
   __syncthreads();
   place_groups(warps, experts, most, table, counts,
                reinterpret_cast<ExpertCount*>(counts + (warps * experts + 1) / 2 * 2));
   __syncthreads();
-  for (int i = begin; i < end; i += kWarp) {
-    const WarpIds at = load_ids(ids, i + lane, end, experts);
+  visit_ids(ids, begin, end, experts, [&](int i, const WarpIds& at) {
     const int place = at.id >= 0 ? own[at.id] + __popc(at.same & ((1U << lane) - 1U)) : 0;
     __syncwarp();
     if (at.id >= 0) {
-      table.uses[place] = i + lane;
+      table.uses[place] = i;
       if (lane == __ffs(static_cast<int>(at.same)) - 1) own[at.id] += __popc(at.same);
     }
-    __syncwarp();
-  }
+  });
 }
 
 /// The first block groups, the others round a row each.
