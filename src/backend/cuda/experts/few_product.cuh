@@ -86,11 +86,6 @@ struct FewProduct {
     int units = 0;         ///< of the row, that are left
   };
 
-  /// Where a warp has one or two short runs a step at a time would be too few bytes on their way. Called by lane 0.
-  __device__ __forceinline__ void prefetch_run(const Feed& feed) const {
-    const int units = min(feed.steps * kStepUnits, feed.units);
-    for (const std::byte* const codes : feed.codes) prefetch_bytes(codes, units * unit_bytes(kPacking));
-  }
   /// A row's number in its grid, by a division of 32 bits: one of 64 costs more than all else here.
   static __device__ __forceinline__ unsigned grid_row_number(const WeightRef& w, int row) {
     const auto number = static_cast<unsigned>(w.first_row) + static_cast<unsigned>(min(row, w.rows - 1));
@@ -120,7 +115,6 @@ struct FewProduct {
           feed.scales[tile] = w.scales + chunk * chunk_scale_bytes(kPacking) + lane / kLanes * 8;
         }
       }
-      if (known_groups() == 0 && lane == 0) prefetch_run(feed);
       return;
     }
     feed.units = 0;
