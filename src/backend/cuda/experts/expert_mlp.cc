@@ -241,8 +241,7 @@ struct ExpertStep {
     const int columns = batch.groups.count != nullptr ? few_columns(uses, bank.experts) : 1;
     const auto blocks = static_cast<unsigned>(context.num_sms);
     FewLaunch launch = {.batch = batch,
-                        .next = &down,
-                        .next_packing = bank.down,
+                        .next = down.matrix[0],
                         .columns = columns,
                         .combine = {},
                         .shared_bytes = context.max_shared_bytes,

@@ -17,13 +17,12 @@ namespace vernier::cuda {
 }
 
 struct FewLaunch {
-  ExpertBatch batch = {};             ///< one term a token; groups of at most `columns` tokens
-  const ExpertBatch* next = nullptr;  ///< of gate and up: down's
-  Packing next_packing{};             ///< of its weights
-  int columns = 8;                    ///< 8 or 16
-  CombineExperts combine;             ///< of down with one token: done by who comes last; y is null elsewhere
-  unsigned* arrivals = nullptr;       ///< for that: a zero for each 32 rows, and zeros again afterwards
-  std::size_t shared_bytes = 0;       ///< that a block may have: at least few_shared_bytes()
+  ExpertBatch batch = {};           ///< one term a token; groups of at most `columns` tokens
+  const MatrixRef* next = nullptr;  ///< of gate and up: down's matrices, [experts]
+  int columns = 8;                  ///< 8 or 16
+  CombineExperts combine;           ///< of down with one token: done by who comes last; y is null elsewhere
+  unsigned* arrivals = nullptr;     ///< for that: a zero for each 32 rows, and zeros again afterwards
+  std::size_t shared_bytes = 0;     ///< that a block may have: at least few_shared_bytes()
   unsigned blocks = 0;
   cudaStream_t stream = nullptr;
 };

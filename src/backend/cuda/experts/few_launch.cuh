@@ -13,28 +13,20 @@ constexpr unsigned kFewThreads = kFewWarps * 32;
 template <Packing kPacking, int kGroups, bool kGated>
 __global__ void __launch_bounds__(kFewThreads, 1)
     few_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ FewTask task,
-               const __grid_constant__ FewPlan whole, const __grid_constant__ FewPlan next_whole) {
+               const __grid_constant__ FewPlan whole, const MatrixRef* next) {
   extern __shared__ __align__(128) unsigned char memory[];
   FewPlan plan = whole;
-  FewPlan next = next_whole;
   const bool is_known = batch.groups.count == nullptr;
-  if (is_known) {
-    plan.cut(batch.most_groups);
-    if constexpr (kGated) next.cut(batch.most_groups);
-  }
+  if (is_known) plan.cut(batch.most_groups);
   if constexpr (kGated) {
     prefetch_table(batch.matrix[0], batch.experts);
     prefetch_table(batch.matrix[1], batch.experts);
-    prefetch_table(next_whole.matrix, batch.experts);
+    prefetch_table(next, batch.experts);
     // Which experts there are comes from the kernel in front, or one further; that of down may rely on it having ended.
     wait_for_predecessor();
   }
   release_successor();
-  if (!is_known) {
-    const int groups = __ldcg(batch.groups.count);
-    plan.cut(groups);
-    if constexpr (kGated) next.cut(groups);
-  }
+  if (!is_known) plan.cut(__ldcg(batch.groups.count));
   const int partial_bytes = plan.most_slots * plan.segments * 2 * kGroups * 512;
   constexpr int kTotalBytes = kFewWarps * 2 * kGroups * 512;
   unsigned char* const totals = memory + kFewGroupsBytes;
@@ -48,7 +40,7 @@ __global__ void __launch_bounds__(kFewThreads, 1)
                                                          reinterpret_cast<float4*>(totals),
                                                          *reinterpret_cast<FewGroups*>(memory),
                                                          plan.begin / plan.pairs};
-  product.run_all(next, static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32);
+  product.run_all(static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32);
 }
 
 inline FewPlan make_few_plan(const ExpertBatch& batch, Packing packing, int groups, int pair_rows) {
@@ -74,8 +66,6 @@ cudaError_t launch_few(const FewLaunch& launch, const GatedOutput& output) {
   const FewTask task = {output, launch.combine, launch.arrivals};
   const ExpertBatch& batch = launch.batch;
   FewPlan plan = make_few_plan(batch, kPacking, kGroups, kGated ? kTileRows : 2 * kTileRows);
-  FewPlan next;
-  if (launch.next != nullptr) next = make_few_plan(*launch.next, launch.next_packing, kGroups, 2 * kTileRows);
   constexpr int kMostRows = 6 * 8 * kGroups;
   const int rows = batch.x.rounded == nullptr ? 1 : batch.groups.count == nullptr ? batch.most_groups : kMostRows;
   const std::size_t fixed_bytes =
@@ -84,7 +74,7 @@ cudaError_t launch_few(const FewLaunch& launch, const GatedOutput& output) {
   plan.most_rows = std::min(rows, static_cast<int>((launch.shared_bytes - fixed_bytes) / row_bytes));
   const std::size_t bytes = fixed_bytes + static_cast<std::size_t>(plan.most_rows) * row_bytes;
   return launch_dependent(few_kernel<kPacking, kGroups, kGated>, dim3(launch.blocks), kFewThreads, bytes, launch.stream,
-                          batch, task, plan, next);
+                          batch, task, plan, launch.next);
 }
 
 template <Packing kPacking>

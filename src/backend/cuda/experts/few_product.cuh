@@ -359,22 +359,6 @@ struct FewProduct {
     }
   }
 
-  /// A warp's share of the weights that the kernel of down reads first, on their way into the cache.
-  __device__ void prefetch_next(const FewPlan& next, int warp, int lane) const {
-    const int pair = next.begin + lane * kFewWarps + warp;
-    if (lane >= kRoundsAhead || pair >= next.end) return;
-    const int expert = expert_of(batch, pair / next.pairs);
-    if (expert < 0) return;
-    const WeightRef& w = next.matrix[expert].weight;
-    const int tile = pair % next.pairs * 2;
-    const int tiles = min(2, (w.rows + kTileRows - 1) / kTileRows - tile);
-    const int code_bytes = next.units * unit_bytes(w.packing);
-    prefetch_bytes(w.codes + std::int64_t{tile} * code_bytes, tiles * code_bytes);
-    if (scale_cols(w.packing) == 0) return;
-    const int scale_bytes = chunks_of(next) * chunk_scale_bytes(w.packing);
-    prefetch_bytes(w.scales + std::int64_t{tile} * scale_bytes, tiles * scale_bytes);
-  }
-
   /// The input in shared memory, where it is one row of fp32: its first columns are on their way while the feed looks
   /// up its experts.
   struct StagedRow {
@@ -430,7 +414,7 @@ struct FewProduct {
     }
   }
 
-  __device__ __forceinline__ void run_all(const FewPlan& next, int warp, int lane) const {
+  __device__ __forceinline__ void run_all(int warp, int lane) const {
     const StagedRow row(*this);
     look_up(warp, lane);
     Feed feed;
@@ -438,11 +422,7 @@ struct FewProduct {
     feed.walk = FewWalk(plan, warp);
     enter(feed, lane);
     ask(feed, held, lane);
-    if constexpr (kGated) {
-      prefetch_next(next, warp, lane);
-    } else {
-      wait_for_predecessor();
-    }
+    if constexpr (!kGated) wait_for_predecessor();
     if (plan.begin == plan.end) return;
     const int first_place = group_at(first_group).first;
     if (is_rounded()) {

@@ -11,8 +11,6 @@
 namespace vernier::cuda {
 
 constexpr int kFewWarps = 16;
-/// Pairs of tiles that a warp of gate and up fetches ahead for itself in the launch of down.
-constexpr int kRoundsAhead = 3;
 
 /// The pairs of row tiles of all groups, one group behind the other; a block takes [begin, end) of them.
 struct FewPlan {
@@ -145,13 +143,6 @@ __device__ __forceinline__ void prefetch_table(const MatrixRef* table, int exper
   const std::int64_t at = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * 128;
   if (at >= experts * static_cast<std::int64_t>(sizeof(MatrixRef))) return;
   asm volatile("prefetch.global.L2 [%0];\n" ::"l"(reinterpret_cast<const std::byte*>(table) + at));
-}
-
-/// Asks for `bytes` bytes, a multiple of 16, to be in the second-level cache.
-__device__ __forceinline__ void prefetch_bytes(const std::byte* from, int bytes) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes));
-#endif
 }
 
 }  // namespace vernier::cuda
