@@ -92,7 +92,7 @@ def models_table():
     return "\n".join(lines + [f"| {' | '.join(row)} |" for row in model_rows()])
 
 
-# What the table shows of h200-kernels.json, which has more: operation -> formats, shapes (empty: all) and tokens.
+# What the table shows of h200-linears.json and h200-operations.json, which have more: operation -> formats, shapes (empty: all) and tokens.
 SHOWN = {"chain apart": (("nvfp4", "mxfp4", "fp8-block"), ("8192x8192", "57344x8192"), (1, 8, 16)),
          "linear": (("nvfp4", "fp8-block", "bf16", "q4_k"), ("8192x8192",), (1, 16, 64, 256, 1024, 4096)),
          "experts": (("nvfp4", "mxfp4", "fp8-block"), (), (1, 16, 128))}
@@ -107,9 +107,9 @@ def is_shown(row):
 
 
 def kernels_table():
-    record = results(PREFIX + "kernels")
+    records = [results(PREFIX + group) for group in ("linears", "operations")]
     lines = ["| operation | shape | tokens | us | GB/s | TFLOP/s | of limit |", "| --- | --- | --- | --- | --- | --- | --- |"]
-    for run in record["runs"] if record else []:
+    for run in (run for record in records if record for run in record["runs"]):
         exact = ", f32" if "--precision f32" in run["command"] else ""
         for row in filter(is_shown, run["results"]):
             lines.append(f"| {row['op']} {row['format']}{exact} | {row['shape']} | {row['tokens']} "
@@ -134,6 +134,28 @@ def placement_table():
     return "\n".join(lines)
 
 
+def peer_table():
+    """Both on the same file in one run (bench/compare_llamacpp.py)."""
+    record = results(PREFIX + "llamacpp")
+    lines = ["| model | test | vernier tok/s | llama.cpp tok/s | ratio |", "| --- | --- | --- | --- | --- |"]
+    for run in record["runs"] if record else []:
+        for row in run["results"]:
+            lines.append(f"| {run['model']} | {row['test']} | {row['vernier']['median']:.0f} "
+                         f"| {row['llama.cpp']['median']:.0f} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
+
+
+def library_table():
+    """Other libraries' kernels (bench/cuda_peers.py)."""
+    record = results(PREFIX + "peers")
+    lines = ["| library | operation | shape | tokens | us |", "| --- | --- | --- | --- | --- |"]
+    for run in record["runs"] if record else []:
+        for row in run["results"]:
+            if "us" in row:
+                lines.append(f"| {row['library']} | {row['op']} | {row['shape']} | {row['rows']} | {row['us']:.1f} |")
+    return "\n".join(lines)
+
+
 def taken_at(group):
     record = results(PREFIX + group)
     if record is None:
@@ -142,10 +164,13 @@ def taken_at(group):
 
 
 def page():
-    groups = "\n".join(f"- {taken_at(group)}" for group in ("models", "depth", "placement", "kernels"))
+    groups = "\n".join(f"- {taken_at(group)}" for group in ("models", "llamacpp", "depth", "placement", "linears", "operations", "peers"))
     parts = [models_table(), "By where the experts are:", placement_table()]
-    if results(PREFIX + "kernels"):
-        parts += ["Single operations, called one after another:", kernels_table()]
+    if results(PREFIX + "llamacpp"):
+        parts[1:1] = ["Beside llama.cpp, both on the same file in one run:", peer_table()]
+    parts += ["Single operations, called one after another:", kernels_table()]
+    if results(PREFIX + "peers"):
+        parts += ["Other libraries' kernels:", library_table()]
     return "\n\n".join([*parts, groups])
 
 

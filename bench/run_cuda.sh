@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures the figures of docs/performance.md's GPU part and writes them to bench/results/, one JSON file a group.
 #   bench/run_cuda.sh                  everything: about a quarter of an hour on an H200 with 128 GiB of host memory
-#   bench/run_cuda.sh models kernels   only these groups: models, depth, placement, kernels
+#   bench/run_cuda.sh models linears   only these groups: models, depth, placement, linears, operations
 # VERNIER: the program (build/release/vernier). PREFIX: of the files' names (h200). REPEAT: rounds (5). OUT: the folder.
 # COMMIT: the commit's name where there is no repository. MOST_SECONDS: after so many no new command begins. Models are synthetic, of the published shapes.
 set -euo pipefail
@@ -63,7 +63,7 @@ if group placement; then
   done
   finish
 fi
-if group kernels; then
+if group linears; then
   run kernels --ops linear --formats nvfp4,mxfp4,fp8-block,bf16,q4_k,q8_0 --rows 1,8,16,64,256,1024,4096 \
     --shapes 8192x8192,28672x4096
   # As graphs of dependent launches, operands rotated through more than the second-level cache holds.
@@ -71,6 +71,9 @@ if group kernels; then
     --shapes 8192x8192,28672x4096,57344x8192 --working-set 400
   run kernels --ops linear --chain apart,overlap --formats nvfp4 --rows 1,2,4 --shapes 8192x8192 --working-set 400 \
     --precision f32
+  finish
+fi
+if group operations; then
   run kernels --ops attention,delta-net,experts
   finish
 fi
