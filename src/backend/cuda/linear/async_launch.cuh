@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/linear/async_clusters.cuh"
 #include "backend/cuda/linear/async_kernels.h"
 #include "backend/cuda/linear/async_store.cuh"
 #include "backend/cuda/predecessor.cuh"
@@ -158,24 +159,7 @@ __global__ void __launch_bounds__(kAsyncThreads, 1) async_product_kernel(const _
 template <Packing kPacking>
 cudaError_t launch_async(const AsyncSource& source, const AsyncLaunch& how) {
   const auto kernel = source.x.terms == 3 ? async_product_kernel<kPacking, 3> : async_product_kernel<kPacking, 1>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kAsyncSharedBytes);
-  if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = 2;
-  attributes[1].val.clusterDim.y = 1;
-  attributes[1].val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(how.blocks);
-  config.blockDim = dim3(kAsyncThreads);
-  config.dynamicSmemBytes = kAsyncSharedBytes;
-  config.stream = how.stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  return cudaLaunchKernelEx(&config, kernel, source);
+  return launch_clusters(kernel, source, how);
 }
 
 }  // namespace vernier::cuda
