@@ -151,12 +151,17 @@ Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args)
   return vernier::run_on_host(device_, {arrays, /*returns_last=*/false, work});
 }
 
-Status OffloadExpertExecutor::run_chosen(const Call& call) {
+Status OffloadExpertExecutor::run_chosen(Call& call) {
   std::vector<std::int32_t> present;
   std::vector<std::int32_t> missing;
   for (const std::int32_t expert : distinct(call.ids, place_)) {
     (cache_->find(call.layer, expert) ? present : missing).push_back(expert);
   }
+  // A prompt goes through the layers in order. If it asks for more experts in all than there are slots, each of them
+  // would be gone before the next prompt needs it; so most keep their slots, and the others pass through a few.
+  const auto chosen = static_cast<std::int64_t>(present.size() + missing.size());
+  const bool is_prompt = call.args.x.rows > kDecodeRows;
+  if (is_prompt && chosen * records_.num_layers() > num_slots_) call.coming = SlotCache::Coming::kPassing;
   if (call.x != nullptr) return run_hybrid(call, std::move(present), missing);
   return run_on_device(call, std::move(present), missing);
 }
@@ -198,7 +203,7 @@ Status OffloadExpertExecutor::admit(const Call& call, Wave& wave) {
   std::vector<ExpertRecords::Arrival> arrivals;
   std::vector<std::byte*> slots;
   for (const std::int32_t expert : wave.experts) {
-    const SlotCache::Admission admission = cache_->admit(call.layer, expert);
+    const SlotCache::Admission admission = cache_->admit(call.layer, expert, call.coming);
     auto* const slot =
         static_cast<std::byte*>(slots_.data()) + static_cast<std::size_t>(admission.slot) * records_.largest_record();
     ++(admission.hit ? counters_.hits : counters_.copied);

@@ -73,6 +73,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
     std::span<const std::int32_t> ids;
     const float* weights = nullptr;
     float* x = nullptr;
+    SlotCache::Coming coming = SlotCache::Coming::kToStay;
   };
 
   [[nodiscard]] Status create_cache();
@@ -80,7 +81,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] bool leaves_to_device(const ExpertMlpArgs& args) const;
   [[nodiscard]] Status read_books(std::uint32_t turn);
   [[nodiscard]] Status report_uses();
-  [[nodiscard]] Status run_chosen(const Call& call);
+  [[nodiscard]] Status run_chosen(Call& call);
   [[nodiscard]] std::vector<Wave> plan_waves(std::vector<std::int32_t> present,
                                              std::span<const std::int32_t> missing) const;
   [[nodiscard]] Status upload_ids(const Call& call, std::span<const Wave> waves);

@@ -8,7 +8,7 @@ namespace vernier {
 namespace {
 
 /// Slots in order of a time stamp: first the one to give up. With `renew`, use renews the stamp (LRU), else only
-/// arrival sets it (FIFO).
+/// arrival sets it (FIFO). In front of them those whose experts only pass, in the order of their arrival.
 class StampPolicy final : public EvictionPolicy {
  public:
   StampPolicy(std::int32_t num_slots, bool renew) : nodes_(static_cast<std::size_t>(num_slots) + 1), renew_(renew) {
@@ -16,9 +16,14 @@ class StampPolicy final : public EvictionPolicy {
   }
 
   void insert(std::int32_t slot) override {
-    const auto node = static_cast<std::size_t>(slot) + 1;
-    if (nodes_[node].next != kOutside) unlink(node);
-    append(node);
+    const std::size_t node = take(slot);
+    link_behind(nodes_[0].previous, node);
+  }
+
+  void insert_passing(std::int32_t slot) override {
+    const std::size_t node = take(slot);
+    link_behind(last_passing_, node);
+    last_passing_ = node;
   }
 
   void touch(std::int32_t slot) override {
@@ -38,18 +43,25 @@ class StampPolicy final : public EvictionPolicy {
     std::size_t next = kOutside;
   };
 
-  void unlink(std::size_t node) {
-    nodes_[nodes_[node].previous].next = nodes_[node].next;
-    nodes_[nodes_[node].next].previous = nodes_[node].previous;
+  /// The slot's node, out of the ring.
+  std::size_t take(std::int32_t slot) {
+    const auto at = static_cast<std::size_t>(slot) + 1;
+    const Node node = nodes_[at];
+    if (node.next == kOutside) return at;
+    nodes_[node.previous].next = node.next;
+    nodes_[node.next].previous = node.previous;
+    if (at == last_passing_) last_passing_ = node.previous;
+    return at;
   }
-  void append(std::size_t node) {
-    const std::size_t last = nodes_[0].previous;
-    nodes_[node] = {last, 0};
-    nodes_[last].next = node;
-    nodes_[0].previous = node;
+  void link_behind(std::size_t previous, std::size_t node) {
+    const std::size_t next = nodes_[previous].next;
+    nodes_[node] = {previous, next};
+    nodes_[previous].next = node;
+    nodes_[next].previous = node;
   }
 
   std::vector<Node> nodes_;
+  std::size_t last_passing_ = 0;  ///< the node of the last one whose expert passes; the anchor: there are none
   bool renew_;
 };
 
@@ -58,6 +70,7 @@ class FrequencyPolicy final : public EvictionPolicy {
   explicit FrequencyPolicy(std::int32_t num_slots) : uses_(static_cast<std::size_t>(num_slots)) {}
 
   void insert(std::int32_t slot) override { update(slot, 1); }
+  void insert_passing(std::int32_t slot) override { update(slot, 0); }
   void touch(std::int32_t slot) override { update(slot, uses_[static_cast<std::size_t>(slot)].count + 1); }
 
   std::int32_t victim(const std::vector<bool>& pinned) const override {
@@ -114,7 +127,7 @@ void SlotCache::pin(std::int32_t slot) {
   ++num_pinned_;
 }
 
-SlotCache::Admission SlotCache::admit(std::int32_t layer, std::int32_t expert) {
+SlotCache::Admission SlotCache::admit(std::int32_t layer, std::int32_t expert, Coming coming) {
   std::int32_t& slot = slot_of_[index(layer, expert)];
   if (slot >= 0) {
     policy_->touch(slot);
@@ -124,13 +137,18 @@ SlotCache::Admission SlotCache::admit(std::int32_t layer, std::int32_t expert) {
   std::int32_t given = num_filled_;
   if (num_filled_ < num_slots()) {
     ++num_filled_;
+    coming = Coming::kToStay;  // it takes no other's slot
   } else {
     given = policy_->victim(pinned_);
     slot_of_[static_cast<std::size_t>(expert_of_[static_cast<std::size_t>(given)])] = -1;
   }
   slot = given;
   expert_of_[static_cast<std::size_t>(given)] = static_cast<std::int64_t>(index(layer, expert));
-  policy_->insert(given);
+  if (coming == Coming::kToStay) {
+    policy_->insert(given);
+  } else {
+    policy_->insert_passing(given);
+  }
   pin(given);
   return {given, false};
 }

@@ -22,6 +22,9 @@ class EvictionPolicy {
 
   /// The slot got a new expert.
   virtual void insert(std::int32_t slot) = 0;
+  /// The slot got a new expert of which no use is expected soon: it leaves before the others do, after those that came
+  /// in this way before it.
+  virtual void insert_passing(std::int32_t slot) = 0;
   /// The slot's expert was used again.
   virtual void touch(std::int32_t slot) = 0;
   /// A filled slot for which pinned[slot] is false; at least one must exist.
@@ -47,9 +50,12 @@ class SlotCache {
     std::int32_t slot = 0;
     bool hit = false;  ///< false: the expert's bytes must be copied into the slot
   };
+  /// How an expert comes that had no slot: to stay, or, where no slot is empty, only to pass. Those that pass take each
+  /// other's slots first.
+  enum class Coming { kToStay, kPassing };
   /// Gives the expert a slot, another's if need be, and pins it: a pinned slot keeps its expert until unpin(). No more
   /// than num_slots() experts can be pinned at a time.
-  Admission admit(std::int32_t layer, std::int32_t expert);
+  Admission admit(std::int32_t layer, std::int32_t expert, Coming coming = Coming::kToStay);
   /// Fills an empty slot with an expert that is in none, as the one used last. Slots must be filled from 0 on, in
   /// any order, before anything is admitted.
   void fill(std::int32_t slot, std::int32_t layer, std::int32_t expert);

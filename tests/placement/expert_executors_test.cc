@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <set>
 
 #include "backend/host_backend.h"
 #include "backend/packed_weight.h"
@@ -396,6 +397,32 @@ INSTANTIATE_TEST_SUITE_P(Sizes, OffloadExperts,
                          testing::Combine(testing::Values(Late::kWork, Late::kCopies), testing::Bool(),
                                           testing::Values<std::int64_t>(kTopK, 3, 5, 2 * kExperts),
                                           testing::Values(ExpertStore::kMemory, ExpertStore::kFile)));
+
+// With half of the experts in slots, going through the layers again and again must find some.
+TEST(OffloadExpertsPrompts, DoNotEmptyEachOthersSlots) {
+  constexpr std::int32_t kLayers = 4;
+  const Steps all;
+  const Step& prompt = all.steps[0];
+  ASSERT_EQ(prompt.tokens, 40);
+  ASSERT_EQ(std::set(prompt.ids.begin(), prompt.ids.end()).size(), static_cast<std::size_t>(kExperts));
+  for (const Late late : {Late::kWork, Late::kCopies}) {
+    QueueingDevice device(make_cpu(), late);
+    OffloadExpertExecutor executor(device, make_cpu(),
+                                   {.num_slots = kLayers * kExperts / 2, .slot_bytes = std::uint64_t{1} << 30U});
+    for (std::int32_t layer = 0; layer < kLayers; ++layer) ASSERT_TRUE(executor.add_bank(layer, kTopK, all.banks[0]));
+    ASSERT_TRUE(executor.prepare());
+    for (int round = 0; round < 4; ++round) {
+      const std::int64_t before = executor.counters().hits;
+      for (std::int32_t layer = 0; layer < kLayers; ++layer) {
+        std::vector<float> actual = prompt.before;
+        ASSERT_TRUE(executor.run(layer, prompt.args(all.banks[0], actual)));
+        ASSERT_TRUE(device.synchronize());
+        for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], prompt.expected[i], 2e-3);
+      }
+      EXPECT_EQ(executor.counters().hits - before, round > 0 ? kExperts : 0) << "round " << round;
+    }
+  }
+}
 
 TEST(OffloadExpertsLimits, TooFewSlotsAreRefusedWithTheNumberNeeded) {
   QueueingDevice device(make_cpu(), Late::kWork);

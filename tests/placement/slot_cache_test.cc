@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <vector>
 
 #include "support/random_weight.h"
 
@@ -16,8 +17,9 @@ SlotCache make_cache(std::string_view policy, std::int32_t slots) {
 }
 
 /// Admits and lets go at once.
-bool use(SlotCache& cache, std::int32_t layer, std::int32_t expert) {
-  const SlotCache::Admission admission = cache.admit(layer, expert);
+bool use(SlotCache& cache, std::int32_t layer, std::int32_t expert,
+         SlotCache::Coming coming = SlotCache::Coming::kToStay) {
+  const SlotCache::Admission admission = cache.admit(layer, expert, coming);
   cache.unpin(admission.slot);
   return admission.hit;
 }
@@ -60,7 +62,8 @@ TEST(SlotCache, NeverGivesASlotToTwoExperts) {
     SlotCache cache = make_cache(policy, 5);
     Random random(3);
     for (int i = 0; i < 2000; ++i) {
-      use(cache, static_cast<std::int32_t>(random.below(4)), static_cast<std::int32_t>(random.below(8)));
+      const auto coming = random.below(2) == 0 ? SlotCache::Coming::kToStay : SlotCache::Coming::kPassing;
+      use(cache, static_cast<std::int32_t>(random.below(4)), static_cast<std::int32_t>(random.below(8)), coming);
       std::set<std::int32_t> slots;
       std::size_t present = 0;
       for (std::int32_t layer = 0; layer < 4; ++layer) {
@@ -73,6 +76,42 @@ TEST(SlotCache, NeverGivesASlotToTwoExperts) {
       }
       ASSERT_EQ(slots.size(), present);
       ASSERT_LE(present, 5U);
+    }
+  }
+}
+
+/// Experts found by going through four layers of eight, one layer pinned at a time.
+int sweep(SlotCache& cache, SlotCache::Coming coming) {
+  int found = 0;
+  for (std::int32_t layer = 0; layer < 4; ++layer) {
+    std::vector<std::int32_t> slots;
+    for (std::int32_t expert = 0; expert < 8; ++expert) {
+      const SlotCache::Admission admission = cache.admit(layer, expert, coming);
+      found += admission.hit ? 1 : 0;
+      slots.push_back(admission.slot);
+    }
+    for (const std::int32_t slot : slots) cache.unpin(slot);
+  }
+  return found;
+}
+
+TEST(SlotCache, ThoseThatPassLeaveTheOthersTheirSlots) {
+  for (const char* policy : {"lru", "fifo", "lfu"}) {
+    SlotCache cache = make_cache(policy, 16);
+    EXPECT_EQ(sweep(cache, SlotCache::Coming::kPassing), 0);
+    for (int round = 0; round < 5; ++round) {
+      EXPECT_EQ(sweep(cache, SlotCache::Coming::kPassing), 8) << policy << ": a layer's slots serve all that pass";
+    }
+    use(cache, 0, 0);
+    EXPECT_TRUE(cache.find(0, 0)) << policy;
+    for (std::int32_t expert = 0; expert < 8; ++expert) {
+      EXPECT_TRUE(cache.find(1, expert)) << policy << ": also one that comes to stay takes such a slot";
+    }
+  }
+  for (const char* policy : {"lru", "fifo"}) {
+    SlotCache cache = make_cache(policy, 16);
+    for (int round = 0; round < 5; ++round) {
+      EXPECT_EQ(sweep(cache, SlotCache::Coming::kToStay), 0) << policy << ": each goes before it is needed again";
     }
   }
 }
