@@ -79,6 +79,7 @@ Status OffloadExpertExecutor::create_device_slots() {
   auto* const able = dynamic_cast<ExpertSlotDevice*>(&device_);
   if (able == nullptr || options_.policy != "lru" || options_.store != ExpertStore::kMemory) return {};
   std::vector<ExpertSlotsSetup::Bank> banks;
+  banks.reserve(static_cast<std::size_t>(records_.num_layers()));
   for (std::int32_t layer = 0; layer < records_.num_layers(); ++layer) banks.push_back(records_.at_home(layer));
   VN_ASSIGN(device_slots_, able->create_expert_slots({.banks = banks,
                                                       .slots = static_cast<std::byte*>(slots_.data()),
