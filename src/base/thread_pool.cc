@@ -109,7 +109,9 @@ void ThreadPool::run(const Loop& loop) {
     share.end = range.end;
   }
   const std::uint32_t number = (gate_.load(std::memory_order_relaxed) & kNumber) + kNextNumber;
-  gate_.store(number | kOpen, std::memory_order_release);  // closed and empty before: nobody else writes it
+  // Closed and empty before: nobody else writes it. In one order with the look for sleepers that notify_all() takes: a
+  // store that is only a release may come after it, and then they sleep on.
+  gate_.store(number | kOpen, std::memory_order_seq_cst);
   gate_.notify_all();
 
   t_inside_loop = true;
@@ -138,7 +140,6 @@ bool ThreadPool::enter(std::uint32_t& seen) {
   while (true) {
     const auto spin = stays_awake_.load(std::memory_order_relaxed) ? kBridge : kSpin;
     std::uint32_t gate = wait_until(gate_, spin, [&](std::uint32_t now) { return (now & kNumber) != seen; });
-    if (stop_.load(std::memory_order_relaxed)) return false;
     while ((gate & kOpen) != 0 && (gate & kNumber) != seen) {
       if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {
         seen = gate & kNumber;
@@ -146,6 +147,8 @@ bool ThreadPool::enter(std::uint32_t& seen) {
       }
     }
     seen = gate & kNumber;  // too late for this one
+    // Behind the exchange, which may have met the number that comes with the stop: after it comes none to wait for.
+    if (stop_.load(std::memory_order_relaxed)) return false;
   }
 }
 

@@ -116,10 +116,11 @@ TEST(ThreadPool, NoWorkerNumberIsUsedTwiceAtATime) {
   }
 }
 
+// A worker that comes to a loop as it ends, and as the pool ends right behind it, must not wait for another loop.
 TEST(ThreadPool, StopsWhileWorkersAreOnTheirWay) {
-  for (int round = 0; round < 100; ++round) {
-    ThreadPool pool(3);
-    if (round % 2 == 0) pool.parallel_for(3, [](std::int64_t, std::int64_t, int) {});
+  for (int round = 0; round < 600; ++round) {
+    ThreadPool pool(2 + round % 7);
+    for (int loop = 0; loop < round % 4; ++loop) pool.parallel_for(3, [](std::int64_t, std::int64_t, int) {});
   }
 }
 
