@@ -252,7 +252,12 @@ struct AsyncProduct {
   template <int kSums>
   static __device__ __forceinline__ void start_unit(const Walk& walk, int stage, const FragmentA (&fragment)[4],
                                                     int keep, float (&sums)[kSums]) {
-    const std::uint64_t b = walk.input + static_cast<std::uint64_t>(stage * (Shared::kInputBytes / 16));
+    start_products(walk.input + static_cast<std::uint64_t>(stage * (Shared::kInputBytes / 16)), fragment, keep, sums);
+  }
+  /// Those of a unit whose input lies at `b`.
+  template <int kSums>
+  static __device__ __forceinline__ void start_products(std::uint64_t b, const FragmentA (&fragment)[4], int keep,
+                                                        float (&sums)[kSums]) {
     begin_async();
     multiply_add_async(sums, fragment[0], b, keep);
 #pragma unroll

@@ -192,13 +192,7 @@ struct SplitProduct {
     const int part = i % kUnits;  // of the stage
     const std::uint64_t b =
         walk.input + static_cast<std::uint64_t>((walk.at.stage * kUnits + part) * (kUnitInput / 16));
-    begin_async();
-    multiply_add_async(sums, fragment[0], b, keep);
-#pragma unroll
-    for (int step = 1; step < 4; ++step) {
-      multiply_add_async(sums, fragment[step], b + static_cast<std::uint64_t>(step * kDescriptorStep), 1);
-    }
-    commit_async();
+    Base::start_products(b, fragment, keep, sums);
     const int stage = walk.at.stage;
     const bool ends = part + 1 == kUnits || is_last;
     if (ends) walk.at.advance();
