@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Time other libraries' kernels on the shapes of `vernier bench kernels`, for the same run on the same GPU.
 
-    cuda_peers.py                       # cuBLAS (bf16) and attention through PyTorch; the delta net if `fla` is installed
+    cuda_peers.py                       # cuBLAS (bf16) and attention through PyTorch; the others that are installed
     cuda_peers.py --only linear --rows 1,64
+
+Others: flash-linear-attention (`fla`) for the delta net, humming-kernels for 4-bit and FP8 weights, flashinfer-python for
+attention. The last two compile kernels when they are first called.
 
 JSON lines: {"library", "op", "shape", "rows", "us", "spread"}. A time is the median of replays of one CUDA graph that goes
 through copies of the operands larger together than four times the second-level cache, divided by the calls in it;
@@ -10,6 +13,7 @@ through copies of the operands larger together than four times the second-level 
 """
 
 import argparse
+import copy
 import importlib.util
 import json
 import statistics
@@ -19,6 +23,10 @@ import torch.nn.functional as functional
 
 REPLAYS = 9
 LINEARS = {"8192x8192": (8192, 8192), "28672x4096": (28672, 4096)}
+HUMMING = {
+    "nvfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e4m3", "group_size": 16, "scale_2_type": "tensor"},
+    "mxfp4": {"dtype": "float4e2m1", "scale_dtype": "float8e8m0", "group_size": 32},
+    "fp8-block": {"dtype": "float8e4m3", "scale_dtype": "float32", "group_size": 128, "group_size_n": 128, "scale_type": "block"}}
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128  # of attention, as Llama-3.1-8B has them
 VALUE_HEADS, STATE_DIM = 32, 128  # of the delta net, as Qwen3.5-35B-A3B has them; its 16 key heads repeated
 
@@ -69,6 +77,24 @@ def linears(rows_list):
             report("cuBLAS bf16", "linear", name, rows, graph_times([lambda w=w: torch.matmul(x, w.t(), out=y) for w in weights]))
 
 
+def humming(rows_list):
+    """Exact 4-bit and FP8 weights, inputs and results in bf16."""
+    from humming.layer import HummingLayer  # pylint: disable=import-error
+    from humming.schema import HummingWeightSchema  # pylint: disable=import-error
+
+    for kind, config in HUMMING.items():
+        for name, (outputs, inputs) in LINEARS.items():
+            layer = HummingLayer(shape_n=outputs, shape_k=inputs, weight_config=dict(config), torch_dtype=torch.bfloat16).cuda()
+            weight = normal(outputs, inputs) / inputs**0.5
+            layer.load_from_tensors(HummingWeightSchema.quant_tensor(weight, layer.weight_schema, torch.bfloat16,
+                                                                     allow_negative_scale=False))
+            layer.transform()
+            layers = [layer] + [copy.deepcopy(layer) for _ in range(copies_of(outputs * inputs // 2) - 1)]
+            for rows in rows_list:
+                x = normal(rows, inputs)
+                report(f"Humming {kind}", "linear", name, rows, graph_times([lambda one=one: one(x) for one in layers]))
+
+
 def attention():
     for tokens in (512, 2048, 4096, 8192):
         q = normal(1, HEADS, tokens, HEAD_DIM)
@@ -81,6 +107,30 @@ def attention():
                 report(f"PyTorch {backend}", "prefill", f"{HEADS}/{KV_HEADS} heads of {HEAD_DIM}", tokens, graph_times([call] * 4))
             except RuntimeError as error:
                 print(json.dumps({"library": backend, "op": "prefill", "rows": tokens, "failed": str(error)[:200]}), flush=True)
+
+
+def flashinfer_attention():
+    import flashinfer  # pylint: disable=import-error
+
+    page = 16
+    for sequences, depth in ((1, 1024), (1, 32768), (32, 4096)):
+        pages = depth // page
+        starts = torch.arange(sequences + 1, dtype=torch.int32, device="cuda") * pages
+        numbers = torch.randperm(sequences * pages, device="cuda").to(torch.int32)
+        last = torch.full((sequences,), page, dtype=torch.int32, device="cuda")
+        decode = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            torch.zeros(256 << 20, dtype=torch.uint8, device="cuda"), "NHD", use_cuda_graph=True, use_tensor_cores=True,
+            paged_kv_indptr_buffer=starts, paged_kv_indices_buffer=numbers, paged_kv_last_page_len_buffer=last)
+        decode.plan(starts, numbers, last, HEADS, KV_HEADS, HEAD_DIM, page, q_data_type=torch.bfloat16, kv_data_type=torch.bfloat16)
+        size = 4 * sequences * depth * KV_HEADS * HEAD_DIM
+        caches = [normal(sequences * pages, 2, page, KV_HEADS, HEAD_DIM) for _ in range(copies_of(size))]
+        q = normal(sequences, HEADS, HEAD_DIM)
+        report("FlashInfer", "attention", f"{sequences} x {depth}", sequences, graph_times([lambda c=c: decode.run(q, c) for c in caches]))
+    for tokens in (2048, 8192):
+        q = normal(tokens, HEADS, HEAD_DIM)
+        k, v = (normal(tokens, KV_HEADS, HEAD_DIM) for _ in range(2))
+        report("FlashInfer FA3", "prefill", f"{HEADS}/{KV_HEADS} heads of {HEAD_DIM}", tokens,
+               graph_times([lambda: flashinfer.single_prefill_with_kv_cache(q, k, v, causal=True, backend="fa3")] * 4))
 
 
 def delta_net():
@@ -110,20 +160,24 @@ def delta_net():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("linear", "attention", "delta-net"), help="default: all of them")
+    parser.add_argument("--only", choices=("linear", "attention", "delta-net", "humming", "flashinfer"), help="default: all")
     parser.add_argument("--rows", default="1,8,16,64,128,256,1024,4096", help="of linears (default: %(default)s)")
     arguments = parser.parse_args()
+    rows = [int(word) for word in arguments.rows.split(",")]
     print(json.dumps({"library": "torch", "version": torch.__version__, "device": torch.cuda.get_device_name(0)}), flush=True)
     with torch.no_grad():
-        if arguments.only in (None, "linear"):
-            linears([int(word) for word in arguments.rows.split(",")])
-        if arguments.only in (None, "attention"):
-            attention()
-        if arguments.only in (None, "delta-net"):
-            if importlib.util.find_spec("fla"):
-                delta_net()
-            else:
-                print(json.dumps({"library": "flash-linear-attention", "failed": "not installed"}), flush=True)
+        for name, module, measure in (("linear", "torch", lambda: linears(rows)), ("attention", "torch", attention),
+                                      ("delta-net", "fla", delta_net), ("humming", "humming", lambda: humming(rows)),
+                                      ("flashinfer", "flashinfer", flashinfer_attention)):
+            if arguments.only not in (None, name):
+                continue
+            if not importlib.util.find_spec(module):
+                print(json.dumps({"library": module, "failed": "not installed"}), flush=True)
+                continue
+            try:
+                measure()
+            except Exception as error:  # pylint: disable=broad-exception-caught  # a library's own; the others go on
+                print(json.dumps({"library": module, "failed": repr(error)[:300]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -261,6 +261,10 @@ Result<std::unique_ptr<LoadedModel>> prepare_model(const OpenedModel& opened, co
   if (loaded->experts.on_device && !loaded->backend->is_host()) needs.movable_bytes = expert_bytes;
   VN_TRY(check_fits(plan_memory(needs, memory, loaded->info.context, options.max_sequences), needs, memory));
   fill_info(opened, options, *loaded);
+  if (expert_bytes == 0 && options.experts != "auto") {
+    loaded->info.warnings.push_back(
+        fmt::format("the model has no experts: --experts {} changes nothing", options.experts));
+  }
   if (options.expert_store == "auto" && loaded->experts.store == "file") {
     loaded->info.warnings.push_back(fmt::format(
         "{:.1f} GiB of experts don't fit into host memory beside the rest and stay in the file: those that the "

@@ -119,6 +119,12 @@ class Run(Case):
             _, err = process.communicate(timeout=30)
             self.assertEqual(process.returncode, 130, err)
 
+    def test_a_placement_of_experts_that_are_not_there_is_said_to_be_idle(self):
+        code, _, err = run("run", "demo", "-p", "x", "-n", "1", "--experts", "cpu")
+        self.assertEqual(code, 0, err)
+        self.assertIn("no experts: --experts cpu changes nothing", err)
+        self.assertNotIn("no experts", run("run", "demo", "-p", "x", "-n", "1")[2])
+
     def test_refusals(self):
         self.refuses(66, "no such model", "run", "no-such-model", "-p", "x")
         self.refuses(64, "prompt[0]", "run", "demo", "--ids", "-1")
