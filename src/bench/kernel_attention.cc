@@ -26,19 +26,25 @@ struct AttentionLoad {
   std::int32_t sequences = 1;
   std::int32_t tokens = 1;
   std::int32_t past = 0;
+  bool is_large = false;  ///< too much for a host's cores to be worth waiting for
+
+  [[nodiscard]] std::int32_t pages() const { return (past + tokens + kPageSize - 1) / kPageSize; }
+  [[nodiscard]] std::int64_t rows() const { return std::int64_t{sequences} * tokens; }
 };
 
-/// A pool of pages in which successive calls take successive stretches.
+/// A pool of pages in which successive calls take successive stretches, as layers of a model have their own memory.
 struct PagePool {
   std::shared_ptr<Buffer> keys;
   std::shared_ptr<Buffer> values;
   std::shared_ptr<std::vector<std::int32_t>> order;  ///< 0, 1, 2, ...
+  std::uint64_t page_bytes = 0;                      ///< of keys
   DType dtype = DType::kBF16;
   HeadShape heads;
 
-  [[nodiscard]] KvLayer layer() const {
-    return {.keys = keys->data(),
-            .values = values->data(),
+  [[nodiscard]] KvLayer layer(std::int64_t first_page) const {
+    const std::uint64_t at = static_cast<std::uint64_t>(first_page) * page_bytes;
+    return {.keys = static_cast<std::byte*>(keys->data()) + at,
+            .values = static_cast<std::byte*>(values->data()) + at,
             .dtype = dtype,
             .page_size = kPageSize,
             .num_kv_heads = heads.kv_heads,
@@ -64,6 +70,7 @@ Result<PagePool> make_pages(const CaseContext& context, DType dtype, const HeadS
   const std::uint64_t pages = std::clamp<std::uint64_t>(context.working_set / (2 * page_bytes),
                                                         static_cast<std::uint64_t>(at_least), kMaxPages);
   PagePool pool;
+  pool.page_bytes = page_bytes;
   pool.dtype = dtype;
   pool.heads = heads;
   const std::vector<std::byte> noise = cache_noise(dtype);
@@ -74,37 +81,49 @@ Result<PagePool> make_pages(const CaseContext& context, DType dtype, const HeadS
   return pool;
 }
 
+std::string shape_name(const HeadShape& heads, const AttentionLoad& load) {
+  const std::string name =
+      load.tokens == 1 ? fmt::format("{} x {}", load.sequences, load.past + 1) : fmt::format("{}", load.tokens);
+  return heads.dim == kUsualHeads.dim ? name : name + fmt::format(" (heads of {})", heads.dim);
+}
+
+/// Rows 0, 1, ... of a step, and state slots alike. No pages yet.
+std::vector<SequenceSlice> slices_of(std::int32_t sequences, std::int32_t tokens, std::int32_t past) {
+  std::vector<SequenceSlice> slices;
+  for (std::int32_t i = 0; i < sequences; ++i) slices.push_back({i * tokens, tokens, past, {}, i});
+  return slices;
+}
+
 KernelCase attention_case(Backend& backend, const PagePool& pool, const AttentionLoad& load,
                           const std::shared_ptr<Buffer>& q, const std::shared_ptr<Buffer>& y) {
-  const std::int32_t pages = (load.past + load.tokens + kPageSize - 1) / kPageSize;
+  const std::int32_t pages = load.pages();
   const double tokens = load.tokens;
   const HeadShape heads = pool.heads;
   const double position_bytes = 0.25 * heads.kv_heads * heads.dim * dtype_bits(pool.dtype);  // keys and values
   KernelCase one;
   one.op = load.tokens == 1 ? "attention" : "prefill";
   one.format = dtype_name(pool.dtype);
-  one.shape = load.tokens == 1 ? fmt::format("{} x {}", load.sequences, load.past + 1) : fmt::format("{}", load.tokens);
-  if (heads.dim != kUsualHeads.dim) one.shape += fmt::format(", heads of {}", heads.dim);
-  one.tokens = std::int64_t{load.sequences} * load.tokens;
+  one.shape = shape_name(heads, load);
+  one.tokens = load.rows();
   one.bytes = load.sequences * (load.past + tokens) * position_bytes;
   one.flops = load.sequences * 4.0 * heads.heads * heads.dim * (tokens * load.past + tokens * (tokens + 1.0) / 2.0);
-  one.copies = std::max<std::int64_t>(static_cast<std::int64_t>(pool.order->size()) / (pages * load.sequences), 1);
-  const std::int64_t copies = one.copies;
+  const std::int64_t own_pages = std::int64_t{pages} * load.sequences;
+  one.copies = std::max<std::int64_t>(static_cast<std::int64_t>(pool.order->size()) / own_pages, 1);
+  one.step.tokens.assign(static_cast<std::size_t>(load.rows()), 0);
+  one.step.slices = slices_of(load.sequences, load.tokens, load.past);
+  const std::span<const std::int32_t> order(*pool.order);
+  for (std::size_t i = 0; i < one.step.slices.size(); ++i) {
+    one.step.slices[i].pages = order.subspan(i * static_cast<std::size_t>(pages), static_cast<std::size_t>(pages));
+  }
   const std::int64_t cols = std::int64_t{heads.heads} * heads.dim;
-  one.run = [&backend, pool, load, q, y, pages, copies, cols](std::int64_t call) {
-    std::vector<SequenceSlice> slices;
-    const auto first = static_cast<std::size_t>(call % copies) * static_cast<std::size_t>(pages * load.sequences);
-    for (std::int32_t i = 0; i < load.sequences; ++i) {
-      const std::span<const std::int32_t> own(pool.order->data() + first + static_cast<std::size_t>(i * pages),
-                                              static_cast<std::size_t>(pages));
-      slices.push_back({i * load.tokens, load.tokens, load.past, own, 0});
-    }
+  one.run = [&backend, pool, q, y, cols, own_pages, load, copies = one.copies,
+             slices = one.step.slices](std::int64_t call) {
     AttentionArgs args;
-    args.q = matrix_of(*q, std::int64_t{load.sequences} * load.tokens, cols);
+    args.q = matrix_of(*q, load.rows(), cols);
     args.num_heads = pool.heads.heads;
     args.scale = 0.088F;
     args.slices = slices;
-    args.kv = pool.layer();
+    args.kv = pool.layer(call % copies * own_pages);
     args.y = matrix_of(*y, args.q.rows, cols);
     return backend.attention(args);
   };
@@ -130,10 +149,11 @@ std::span<const float> floats_of(const Buffer& buffer, std::int64_t count) {
   return {static_cast<const float*>(buffer.data()), static_cast<std::size_t>(count)};
 }
 
-Result<NetOperands> make_net(const CaseContext& context, std::int64_t tokens) {
+Result<NetOperands> make_net(const CaseContext& context, std::int64_t tokens, std::int64_t least_slots) {
   Backend& backend = *context.backend;
   NetOperands net;
-  net.slots = static_cast<std::int64_t>(context.working_set / (kStateFloats * sizeof(float))) + 16;
+  const auto filling = static_cast<std::int64_t>(context.working_set / (kStateFloats * sizeof(float))) + 1;
+  net.slots = std::max(filling, least_slots);
   VN_ASSIGN(net.qkv, random_floats(backend, tokens * kChannels));
   VN_ASSIGN(net.z, random_floats(backend, tokens * kValueHeads * kStateDim));
   VN_ASSIGN(net.a, random_floats(backend, tokens * kValueHeads));
@@ -152,24 +172,30 @@ Result<NetOperands> make_net(const CaseContext& context, std::int64_t tokens) {
   return net;
 }
 
-KernelCase net_case(Backend& backend, const NetOperands& net, std::int32_t sequences, std::int32_t tokens) {
+struct NetLoad {
+  std::int32_t sequences = 1;
+  std::int32_t tokens = 1;
+  bool is_large = false;  ///< as for attention
+
+  [[nodiscard]] std::int64_t rows() const { return std::int64_t{sequences} * tokens; }
+  [[nodiscard]] std::string name() const { return fmt::format("{} x {}", sequences, tokens); }
+};
+
+KernelCase net_case(Backend& backend, const NetOperands& net, const NetLoad& load) {
   KernelCase one;
   one.op = "delta-net";
   one.format = "f32";
-  one.shape = fmt::format("{} x {}", sequences, tokens);
-  one.tokens = std::int64_t{sequences} * tokens;
-  one.bytes = 2.0 * sizeof(float) * sequences * static_cast<double>(kStateFloats + kInputFloats);
+  one.shape = load.name();
+  one.tokens = load.rows();
+  one.bytes = 2.0 * sizeof(float) * load.sequences * static_cast<double>(kStateFloats + kInputFloats);
   // Decay, S^T k, the outer product and S^T q: one, two, two and two operations an element of the state.
   one.flops = 7.0 * static_cast<double>(one.tokens) * static_cast<double>(kStateFloats);
-  one.copies = net.slots / sequences;
-  const std::int64_t copies = one.copies;
-  one.run = [&backend, net, sequences, tokens, copies](std::int64_t call) {
-    const std::int64_t rows = std::int64_t{sequences} * tokens;
-    std::vector<SequenceSlice> slices;
-    slices.reserve(static_cast<std::size_t>(sequences));
-    for (std::int32_t i = 0; i < sequences; ++i) {
-      slices.push_back({i * tokens, tokens, 64, {}, static_cast<std::int32_t>(call % copies) * sequences + i});
-    }
+  one.copies = net.slots / load.sequences;
+  one.step.tokens.assign(static_cast<std::size_t>(load.rows()), 0);
+  one.step.slices = slices_of(load.sequences, load.tokens, 64);
+  one.run = [&backend, net, load, copies = one.copies, slices = one.step.slices](std::int64_t call) {
+    const std::int64_t rows = load.rows();
+    const std::int64_t first_slot = call % copies * load.sequences;
     GatedDeltaNetArgs args;
     args.qkv = matrix_of(*net.qkv, rows, kChannels);
     args.z = matrix_of(*net.z, rows, kValueHeads * kStateDim);
@@ -184,39 +210,63 @@ KernelCase net_case(Backend& backend, const NetOperands& net, std::int32_t seque
     args.norm = floats_of(*net.norm, kStateDim);
     args.eps = 1e-6F;
     args.slices = slices;
-    args.recurrent = static_cast<float*>(net.recurrent->data());
-    args.convolution = static_cast<float*>(net.convolution->data());
+    args.recurrent = static_cast<float*>(net.recurrent->data()) + first_slot * kStateFloats;
+    args.convolution = static_cast<float*>(net.convolution->data()) + first_slot * kInputFloats;
     args.y = matrix_of(*net.y, rows, kValueHeads * kStateDim);
     return backend.gated_delta_net(args);
   };
   return one;
 }
 
+/// Cases of one kind of heads, with memory for those that are wanted.
+Status add_attention(const CaseContext& context, DType kv_dtype, const HeadShape& heads,
+                     std::span<const AttentionLoad> loads, KernelGroup& group) {
+  std::vector<AttentionLoad> wanted;
+  std::int32_t most_pages = 0;
+  std::int64_t most_rows = 0;
+  for (const AttentionLoad& load : loads) {
+    if (!context.wants(shape_name(heads, load)) || (load.is_large && context.backend->is_host())) continue;
+    wanted.push_back(load);
+    most_pages = std::max(most_pages, load.pages() * load.sequences);
+    most_rows = std::max(most_rows, load.rows());
+  }
+  if (wanted.empty()) return {};
+  const std::int64_t floats = most_rows * heads.heads * heads.dim;
+  VN_ASSIGN(const PagePool pool, make_pages(context, kv_dtype, heads, most_pages));
+  VN_ASSIGN(const auto q, random_floats(*context.backend, floats));
+  VN_ASSIGN(const auto y, random_floats(*context.backend, floats));
+  for (const AttentionLoad& load : wanted) group.push_back(attention_case(*context.backend, pool, load, q, y));
+  return {};
+}
+
 }  // namespace
 
 Result<KernelGroup> attention_cases(const CaseContext& context, DType kv_dtype) {
-  constexpr AttentionLoad kLoads[] = {{1, 1, 1023}, {1, 1, 8191}, {16, 1, 2047}, {1, 512, 0}, {1, 4096, 0}};
+  constexpr AttentionLoad kLoads[] = {{1, 1, 1023},        {1, 1, 8191}, {1, 1, 32767, true}, {16, 1, 2047},
+                                      {32, 1, 4095, true}, {1, 512, 0},  {1, 4096, 0},        {1, 8192, 0, true}};
   constexpr AttentionLoad kWideLoads[] = {{1, 1, 8191}, {1, 1, 31999}, {1, 2048, 0}};
-  constexpr std::int32_t kMostTokens = 4096;
-  constexpr std::int32_t kMostPages = 16 * 2048 / kPageSize;
-  constexpr std::int64_t kMostFloats = std::int64_t{kMostTokens} * kUsualHeads.heads * kUsualHeads.dim;
-  static_assert(kMostFloats >= std::int64_t{2048} * kWideHeads.heads * kWideHeads.dim);
-  VN_ASSIGN(const PagePool pool, make_pages(context, kv_dtype, kUsualHeads, kMostPages));
-  VN_ASSIGN(const PagePool wide_pool, make_pages(context, kv_dtype, kWideHeads, kMostPages));
-  VN_ASSIGN(const auto q, random_floats(*context.backend, kMostFloats));
-  VN_ASSIGN(const auto y, random_floats(*context.backend, kMostFloats));
   KernelGroup group;
-  for (const AttentionLoad& load : kLoads) group.push_back(attention_case(*context.backend, pool, load, q, y));
-  for (const AttentionLoad& load : kWideLoads) group.push_back(attention_case(*context.backend, wide_pool, load, q, y));
+  VN_TRY(add_attention(context, kv_dtype, kUsualHeads, kLoads, group));
+  VN_TRY(add_attention(context, kv_dtype, kWideHeads, kWideLoads, group));
   return group;
 }
 
 Result<KernelGroup> delta_net_cases(const CaseContext& context) {
-  VN_ASSIGN(const NetOperands net, make_net(context, 512));
+  constexpr NetLoad kLoads[] = {{1, 1},         {16, 1},  {32, 1, true},   {128, 1, true},
+                                {512, 1, true}, {1, 512}, {1, 32768, true}};
+  std::vector<NetLoad> wanted;
+  std::int64_t most_rows = 0;
+  std::int32_t most_sequences = 0;
+  for (const NetLoad& load : kLoads) {
+    if (!context.wants(load.name()) || (load.is_large && context.backend->is_host())) continue;
+    wanted.push_back(load);
+    most_rows = std::max(most_rows, load.rows());
+    most_sequences = std::max(most_sequences, load.sequences);
+  }
   KernelGroup group;
-  group.push_back(net_case(*context.backend, net, 1, 1));
-  group.push_back(net_case(*context.backend, net, 16, 1));
-  group.push_back(net_case(*context.backend, net, 1, 512));
+  if (wanted.empty()) return group;
+  VN_ASSIGN(const NetOperands net, make_net(context, most_rows, most_sequences));
+  for (const NetLoad& load : wanted) group.push_back(net_case(*context.backend, net, load));
   return group;
 }
 

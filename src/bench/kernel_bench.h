@@ -19,10 +19,11 @@ struct KernelBenchOptions {
   std::int32_t repeat = 5;
   BenchClock clock = BenchClock::kWall;
   std::string formats;  ///< "bf16,q8_0", "all", "NAME:gguf" for the interleaved layout; empty: those most used
-  std::string ops;      ///< of linear, attention, delta-net, experts; empty: all
-  std::string rows;     ///< input rows of linears; empty: 1 to 512
+  std::string ops;      ///< of linear, attention, delta-net, experts, mixture, router, norm; empty: all
+  std::string rows;     ///< input rows of linears, tokens of routers and experts; empty: 1 to 512
   std::string shapes;   ///< linears as OUTxIN; empty: two of an 8B model
-  std::string chain;    ///< of apart, overlap, norm: linears in steps of many; empty: by single calls
+  std::string cases;    ///< the only shapes of attention, delta nets and experts, as results name them; empty: all
+  std::string chain;    ///< of apart, overlap, norm: how linears of a step follow each other; empty: as `overlap`
   std::int32_t working_set_mib = 0;  ///< operands to rotate through; 0: four times the largest cache
 };
 
@@ -38,8 +39,11 @@ struct KernelResult {
   double gflop_s = 0.0;
   Ceilings limit;  ///< medians over the rounds; zeros: unknown
   double share_of_limit = 0.0;
+  std::int64_t kernels = 0;  ///< that a call was, where the device launched steps as a whole; 0: unknown
 };
 
+/// On a GPU operations are measured as a decode step has them: many in a recorded graph, each with other operands, and
+/// the kernels may overlap. On a host they are called one by one.
 /// Runs what the options ask for and passes each figure on as soon as it's there. kInvalidArgument for names and
 /// numbers that make no sense, kOutOfMemory when the operands don't fit.
 [[nodiscard]] Status run_kernel_bench(const KernelBenchOptions& options,

@@ -1,9 +1,8 @@
-// Linears and routed experts, and the weights for both.
+// Linears, and what weights of all operations are made with.
 #include "bench/kernel_cases.h"
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "base/mapped_file.h"
 #include "base/thread_pool.h"
@@ -45,54 +44,6 @@ Result<Weight> describe(const StoredFormat& format, std::int64_t rows, std::int6
     weight.scale_stride = columns * static_cast<std::int64_t>(dtype_bits(info.scale_dtype) / 8);
   }
   return weight;
-}
-
-/// `count` weights of one shape in backend memory.
-Result<std::vector<Weight>> make_weights(const CaseContext& context, const StoredFormat& format, LinearShape shape,
-                                         std::int64_t count) {
-  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
-  const auto code_bytes = static_cast<std::uint64_t>(model.rows * model.row_stride);
-  const std::int64_t grid_rows = (model.rows + model.scale_block_rows - 1) / model.scale_block_rows;
-  const auto scale_bytes = static_cast<std::uint64_t>(grid_rows * model.scale_stride);
-  const std::uint64_t step = align(code_bytes) + align(scale_bytes);
-  VN_ASSIGN(const MappedFile::InMemory memory,
-            MappedFile::in_memory(step * static_cast<std::uint64_t>(count), "operands"));
-  const BlockTile tile = make_tile(format.format, format.layout, shape.cols, 1);
-  ThreadPool pool(context.threads);
-  pool.parallel_for(count, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::byte* codes = memory.bytes.data() + static_cast<std::uint64_t>(i) * step;
-      const auto seed = static_cast<std::uint64_t>(i);
-      fill_from_tile(tile.codes, tile.code_unit, seed, codes, code_bytes);
-      if (scale_bytes > 0) {
-        fill_from_tile(tile.scales, tile.scale_unit, seed, codes + align(code_bytes), scale_bytes);
-      }
-    }
-  });
-  std::vector<Weight> weights;
-  for (std::int64_t i = 0; i < count; ++i) {
-    Weight weight = model;
-    weight.codes = memory.bytes.data() + static_cast<std::uint64_t>(i) * step;
-    if (scale_bytes > 0) weight.scales = weight.codes + align(code_bytes);
-    if (format_info(format.format).outer_scale != OuterScaleUse::kNone) weight.outer.values = {tile.outer};
-    weight.owner = memory.file;
-    VN_ASSIGN(weight, context.backend->place(weight));
-    weights.push_back(std::move(weight));
-  }
-  return weights;
-}
-
-std::int64_t copies_for(const CaseContext& context, double bytes) {
-  const auto copies = static_cast<std::int64_t>(static_cast<double>(context.working_set) / bytes) + 1;
-  return std::clamp<std::int64_t>(copies, 1, kMaxCopies);
-}
-
-Status check_memory(const CaseContext& context, double bytes) {
-  const std::uint64_t available = context.backend->memory().available_bytes;
-  if (bytes <= static_cast<double>(available)) return {};
-  return fail_with_hint(ErrorCode::kOutOfMemory, "--working-set MIB makes do with less",
-                        "the operands take {:.1f} GiB, {:.1f} GiB are available", bytes / 1073741824.0,
-                        static_cast<double>(available) / 1073741824.0);
 }
 
 StoredFormat preferred(FormatId format) {
@@ -174,12 +125,63 @@ Result<std::shared_ptr<Buffer>> random_floats(Backend& backend, std::int64_t cou
   return repeated_bytes(backend, bytes, static_cast<std::uint64_t>(count) * sizeof(float));
 }
 
+Result<std::vector<Weight>> make_weights(const CaseContext& context, const StoredFormat& format,
+                                         const LinearShape& shape, std::int64_t count) {
+  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
+  const auto code_bytes = static_cast<std::uint64_t>(model.rows * model.row_stride);
+  const std::int64_t grid_rows = (model.rows + model.scale_block_rows - 1) / model.scale_block_rows;
+  const auto scale_bytes = static_cast<std::uint64_t>(grid_rows * model.scale_stride);
+  const std::uint64_t step = align(code_bytes) + align(scale_bytes);
+  VN_ASSIGN(const MappedFile::InMemory memory,
+            MappedFile::in_memory(step * static_cast<std::uint64_t>(count), "operands"));
+  const BlockTile tile = make_tile(format.format, format.layout, shape.cols, 1);
+  ThreadPool pool(context.threads);
+  pool.parallel_for(count, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      std::byte* codes = memory.bytes.data() + static_cast<std::uint64_t>(i) * step;
+      const auto seed = static_cast<std::uint64_t>(i);
+      fill_from_tile(tile.codes, tile.code_unit, seed, codes, code_bytes);
+      if (scale_bytes > 0) {
+        fill_from_tile(tile.scales, tile.scale_unit, seed, codes + align(code_bytes), scale_bytes);
+      }
+    }
+  });
+  std::vector<Weight> weights;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Weight weight = model;
+    weight.codes = memory.bytes.data() + static_cast<std::uint64_t>(i) * step;
+    if (scale_bytes > 0) weight.scales = weight.codes + align(code_bytes);
+    if (format_info(format.format).outer_scale != OuterScaleUse::kNone) weight.outer.values = {tile.outer};
+    weight.owner = memory.file;
+    VN_ASSIGN(weight, context.backend->place(weight));
+    weights.push_back(std::move(weight));
+  }
+  return weights;
+}
+
+std::int64_t copies_for(const CaseContext& context, double bytes) {
+  const auto copies = static_cast<std::int64_t>(static_cast<double>(context.working_set) / bytes) + 1;
+  return std::clamp<std::int64_t>(copies, 1, kMaxCopies);
+}
+
+Status check_memory(const CaseContext& context, double bytes) {
+  const std::uint64_t available = context.backend->memory().available_bytes;
+  if (bytes <= static_cast<double>(available)) return {};
+  return fail_with_hint(ErrorCode::kOutOfMemory, "--working-set MIB makes do with less",
+                        "the operands take {:.1f} GiB, {:.1f} GiB are available", bytes / 1073741824.0,
+                        static_cast<double>(available) / 1073741824.0);
+}
+
+Result<double> weight_bytes(const StoredFormat& format, const LinearShape& shape) {
+  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
+  return static_cast<double>(storage_bytes(model));
+}
+
 Result<std::shared_ptr<const LinearOperands>> linear_operands(const CaseContext& context, const StoredFormat& format,
                                                               const LinearShape& shape,
                                                               const std::vector<std::int32_t>& tokens) {
-  VN_ASSIGN(const Weight model, describe(format, shape.rows, shape.cols));
   auto operands = std::make_shared<LinearOperands>();
-  operands->weight_bytes = static_cast<double>(storage_bytes(model));
+  VN_ASSIGN(operands->weight_bytes, weight_bytes(format, shape));
   const std::int64_t copies = copies_for(context, operands->weight_bytes);
   VN_TRY(check_memory(context, operands->weight_bytes * static_cast<double>(copies)));
   VN_ASSIGN(operands->weights, make_weights(context, format, shape, copies));
@@ -213,90 +215,6 @@ Result<KernelGroup> linear_cases(const CaseContext& context, const StoredFormat&
       output.weight = &operands->weights[static_cast<std::size_t>(call) % operands->weights.size()];
       output.y = matrix_of(*operands->y, m, shape.rows);
       return backend->linear({matrix_of(*operands->x, m, shape.cols), {&output, 1}});
-    };
-    group.push_back(std::move(one));
-  }
-  return group;
-}
-
-namespace {
-
-/// Choices of experts, distinct within a token, evenly drawn: `sets` times `tokens` times `used`.
-struct Routes {
-  std::shared_ptr<Buffer> ids;
-  std::shared_ptr<Buffer> weights;
-  double distinct = 0.0;  ///< experts that a set touches, on average
-};
-
-Result<Routes> draw_routes(Backend& backend, const ExpertShape& shape, std::int32_t tokens, std::int64_t sets) {
-  Random random(static_cast<std::uint64_t>(tokens));
-  std::vector<std::int32_t> ids;
-  Routes routes;
-  for (std::int64_t s = 0; s < sets; ++s) {
-    std::set<std::int32_t> touched;
-    for (std::int32_t t = 0; t < tokens; ++t) {
-      std::set<std::int32_t> own;
-      while (own.size() < static_cast<std::size_t>(shape.used)) {
-        own.insert(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(shape.experts))));
-      }
-      ids.insert(ids.end(), own.begin(), own.end());
-      touched.insert(own.begin(), own.end());
-    }
-    routes.distinct += static_cast<double>(touched.size()) / static_cast<double>(sets);
-  }
-  std::vector<std::byte> bytes(ids.size() * sizeof(ids[0]));
-  std::memcpy(bytes.data(), ids.data(), bytes.size());
-  VN_ASSIGN(routes.ids, repeated_bytes(backend, bytes, bytes.size()));
-  VN_ASSIGN(routes.weights, random_floats(backend, static_cast<std::int64_t>(ids.size()), 0.1F));
-  return routes;
-}
-
-Result<ExpertWeights> make_bank(const CaseContext& context, const StoredFormat& format, const ExpertShape& shape) {
-  ExpertWeights bank;
-  VN_ASSIGN(bank.gate, make_weights(context, format, {shape.width, shape.dim}, shape.experts));
-  VN_ASSIGN(bank.up, make_weights(context, format, {shape.width, shape.dim}, shape.experts));
-  VN_ASSIGN(bank.down, make_weights(context, format, {shape.dim, shape.width}, shape.experts));
-  return bank;
-}
-
-}  // namespace
-
-Result<KernelGroup> expert_cases(const CaseContext& context, const StoredFormat& format, const ExpertShape& shape) {
-  constexpr std::int64_t kSets = 64;
-  constexpr std::int32_t kTokens[] = {1, 4, 16, 128, 512};
-  VN_ASSIGN(const Weight wide, describe(format, shape.width, shape.dim));
-  VN_ASSIGN(const Weight down, describe(format, shape.dim, shape.width));
-  const double expert_bytes = 2.0 * static_cast<double>(storage_bytes(wide)) + static_cast<double>(storage_bytes(down));
-  const std::int64_t copies = copies_for(context, expert_bytes * static_cast<double>(shape.experts));
-  VN_TRY(check_memory(context, expert_bytes * static_cast<double>(shape.experts * copies)));
-  const auto banks = std::make_shared<std::vector<ExpertWeights>>();
-  for (std::int64_t i = 0; i < copies; ++i) {
-    VN_ASSIGN(ExpertWeights bank, make_bank(context, format, shape));
-    banks->push_back(std::move(bank));
-  }
-  VN_ASSIGN(const auto x, random_floats(*context.backend, 512 * shape.dim));
-  VN_ASSIGN(const auto y, random_floats(*context.backend, 512 * shape.dim));
-  KernelGroup group;
-  for (const std::int32_t tokens : kTokens) {
-    VN_ASSIGN(const Routes routes, draw_routes(*context.backend, shape, tokens, kSets));
-    KernelCase one;
-    one.op = "experts";
-    one.format = format.name;
-    one.shape = fmt::format("{}of{} {}x{}", shape.used, shape.experts, shape.dim, shape.width);
-    one.tokens = tokens;
-    one.bytes = routes.distinct * expert_bytes;
-    one.flops = 6.0 * tokens * shape.used * static_cast<double>(shape.dim * shape.width);
-    one.copies = copies * kSets;
-    one.run = [backend = context.backend, banks, x, y, routes, tokens, shape](std::int64_t call) {
-      const std::int64_t at = call % kSets * tokens * shape.used;
-      ExpertMlpArgs args;
-      args.x = matrix_of(*x, tokens, shape.dim);
-      args.experts = &(*banks)[static_cast<std::size_t>(call) % banks->size()];
-      args.top_k = shape.used;
-      args.ids = static_cast<const std::int32_t*>(routes.ids->data()) + at;
-      args.weights = static_cast<const float*>(routes.weights->data()) + at;
-      args.y = matrix_of(*y, tokens, shape.dim);
-      return backend->expert_mlp(args);
     };
     group.push_back(std::move(one));
   }

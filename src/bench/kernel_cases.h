@@ -1,16 +1,28 @@
 // The cases of `bench kernels`: an operation with operands in place, to be called again and again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/result.h"
 
 namespace vernier::bench {
+
+/// What calls share that are made as one step (Backend::run_step).
+struct StepInputs {
+  std::vector<std::int32_t> tokens = {0};                             ///< one a row
+  std::vector<SequenceSlice> slices;                                  ///< empty: one, of one token
+  std::int32_t vocabulary = 1;                                        ///< each step draws its tokens from so many
+  std::function<Status(std::span<const std::int32_t> tokens)> begin;  ///< in front of the calls, if there is one
+  bool overlap = true;                                                ///< as RepeatableStep has it
+};
 
 /// One measurable operation. Calls with successive numbers use different operands, as many as fill the working set.
 struct KernelCase {
@@ -21,7 +33,8 @@ struct KernelCase {
   double bytes = 0.0;
   double flops = 0.0;
   std::int64_t copies = 1;  ///< calls until operands repeat
-  std::int64_t steps = 1;   ///< operations that a call makes; figures are one's
+  std::int64_t steps = 1;   ///< operations that run() makes; figures are one's
+  StepInputs step;
   std::function<Status(std::int64_t call)> run;
 };
 
@@ -30,9 +43,19 @@ using KernelGroup = std::vector<KernelCase>;
 
 struct CaseContext {
   Backend* backend = nullptr;
-  std::uint64_t working_set = 0;  ///< bytes
-  std::int32_t threads = 0;       ///< for making operands
+  std::uint64_t working_set = 0;     ///< bytes
+  std::int32_t threads = 0;          ///< for making operands
+  std::vector<std::string> cases;    ///< shapes of operations other than linears; empty: all
+  std::vector<std::int32_t> tokens;  ///< of routers and experts; empty: those of the targets
+
+  [[nodiscard]] bool wants(std::string_view shape) const {
+    return cases.empty() || std::find(cases.begin(), cases.end(), shape) != cases.end();
+  }
 };
+
+/// The case made into steps of `calls` calls, which devices that record steps launch as a whole. A step's calls have
+/// the numbers 0, 1, ..., since that is what is recorded; those of steps of one call go on.
+[[nodiscard]] KernelCase in_steps(Backend& backend, KernelCase one, std::int64_t calls);
 
 /// A weight format and how its parts lie.
 struct StoredFormat {
@@ -76,19 +99,39 @@ enum class Chain : std::uint8_t {
                                               const LinearShape& shape, const std::vector<std::int32_t>& tokens,
                                               const std::vector<Chain>& chains);
 
+/// `count` weights of one shape in backend memory.
+[[nodiscard]] Result<std::vector<Weight>> make_weights(const CaseContext& context, const StoredFormat& format,
+                                                       const LinearShape& shape, std::int64_t count);
+/// Bytes of one such weight.
+[[nodiscard]] Result<double> weight_bytes(const StoredFormat& format, const LinearShape& shape);
+/// Weights of so many bytes that fill the working set.
+[[nodiscard]] std::int64_t copies_for(const CaseContext& context, double bytes);
+/// kOutOfMemory when operands of so many bytes don't fit.
+[[nodiscard]] Status check_memory(const CaseContext& context, double bytes);
+
 struct ExpertShape {
   std::int64_t experts = 0;
   std::int32_t used = 0;
   std::int64_t dim = 0;
   std::int64_t width = 0;
+
+  [[nodiscard]] std::string name() const { return fmt::format("{}of{} {}x{}", used, experts, dim, width); }
+};
+/// What is measured of a layer with experts.
+enum class ExpertOp : std::uint8_t {
+  kExperts,  ///< the experts' products, of choices drawn beforehand
+  kMixture,  ///< the router and the experts that it chooses, of other tokens in each step
+  kRouter,   ///< the router alone
 };
 [[nodiscard]] Result<KernelGroup> expert_cases(const CaseContext& context, const StoredFormat& format,
-                                               const ExpertShape& shape);
+                                               const ExpertShape& shape, const std::vector<ExpertOp>& ops);
 
 /// Decode over cached keys and prefill from nothing: 32 query heads, 8 key heads of 128.
 [[nodiscard]] Result<KernelGroup> attention_cases(const CaseContext& context, DType kv_dtype);
 /// 16 key heads and 32 value heads of 128.
 [[nodiscard]] Result<KernelGroup> delta_net_cases(const CaseContext& context);
+/// RMS norms of one token: next to no work, so that what is left is the way from one kernel to the next.
+[[nodiscard]] Result<KernelGroup> norm_cases(const CaseContext& context);
 
 // --- operands --------------------------------------------------------------------------------------------------------
 

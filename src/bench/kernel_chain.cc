@@ -1,7 +1,4 @@
 // Linears one behind the other, as the layers of a decode step are.
-#include <array>
-#include <atomic>
-
 #include "bench/kernel_cases.h"
 #include "bench/list.h"
 
@@ -12,41 +9,26 @@ constexpr std::pair<std::string_view, Chain> kNames[] = {
     {"apart", Chain::kApart}, {"overlap", Chain::kOverlap}, {"norm", Chain::kNorm}};
 
 /// What a chain of linears calls.
-struct ChainRun {
+struct ChainLink {
   Backend* backend = nullptr;
   std::shared_ptr<const LinearOperands> operands;
   std::shared_ptr<Buffer> norm_weight;
   std::shared_ptr<Buffer> normed;
   LinearShape shape;
   std::int32_t tokens = 0;
-  Chain chain{};
-  std::uint64_t owner = 0;
+  bool has_norm = false;
 
-  [[nodiscard]] Status linears() const {
-    const std::vector<Weight>& weights = operands->weights;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      LinearOutput output;
-      output.weight = &weights[i];
-      output.y = matrix_of(*operands->y, tokens, shape.rows);
-      LinearArgs args = {matrix_of(*operands->x, tokens, shape.cols), {&output, 1}};
-      if (chain == Chain::kNorm) {
-        const auto cols = static_cast<std::size_t>(shape.cols);
-        args.norm = {
-            {static_cast<const float*>(norm_weight->data()), cols}, 1e-6F, matrix_of(*normed, tokens, shape.cols)};
-      }
-      VN_TRY(backend->linear(args));
+  [[nodiscard]] Status run(std::int64_t call) const {
+    LinearOutput output;
+    output.weight = &operands->weights[static_cast<std::size_t>(call) % operands->weights.size()];
+    output.y = matrix_of(*operands->y, tokens, shape.rows);
+    LinearArgs args = {matrix_of(*operands->x, tokens, shape.cols), {&output, 1}};
+    if (has_norm) {
+      const auto cols = static_cast<std::size_t>(shape.cols);
+      args.norm = {
+          {static_cast<const float*>(norm_weight->data()), cols}, 1e-6F, matrix_of(*normed, tokens, shape.cols)};
     }
-    return {};
-  }
-
-  /// As a step of one sequence, which is what devices record.
-  [[nodiscard]] Status step() const {
-    constexpr std::array<std::int32_t, 1> kPages = {0};
-    constexpr std::array<std::int32_t, 1> kTokens = {0};
-    const SequenceSlice slice = {.first_row = 0, .num_tokens = 1, .past = 0, .pages = kPages};
-    const RepeatableStep repeatable = {
-        .owner = owner, .tokens = kTokens, .slices = {&slice, 1}, .overlap = chain != Chain::kApart};
-    return backend->run_step(repeatable, [this] { return linears(); });
+    return backend->linear(args);
   }
 };
 
@@ -69,7 +51,6 @@ Result<std::vector<Chain>> parse_chains(const std::string& text) {
 
 Result<KernelGroup> chain_cases(const CaseContext& context, const StoredFormat& format, const LinearShape& shape,
                                 const std::vector<std::int32_t>& tokens, const std::vector<Chain>& chains) {
-  static std::atomic<std::uint64_t> owners = std::uint64_t{1} << 63;  // far from those of models
   VN_ASSIGN(const auto operands, linear_operands(context, format, shape, tokens));
   const std::int64_t most = *std::max_element(tokens.begin(), tokens.end());
   VN_ASSIGN(const auto norm_weight, random_floats(*context.backend, shape.cols));
@@ -79,9 +60,10 @@ Result<KernelGroup> chain_cases(const CaseContext& context, const StoredFormat& 
     for (const Chain chain : chains) {
       KernelCase one = describe_linear(format, shape, m, operands->weight_bytes);
       one.op = fmt::format("chain {}", kNames[static_cast<std::size_t>(chain)].first);
-      one.steps = static_cast<std::int64_t>(operands->weights.size());
-      const ChainRun run = {context.backend, operands, norm_weight, normed, shape, m, chain, owners++};
-      one.run = [run](std::int64_t) { return run.step(); };
+      one.copies = static_cast<std::int64_t>(operands->weights.size());
+      one.step.overlap = chain != Chain::kApart;
+      const ChainLink link = {context.backend, operands, norm_weight, normed, shape, m, chain == Chain::kNorm};
+      one.run = [link](std::int64_t call) { return link.run(call); };
       group.push_back(std::move(one));
     }
   }

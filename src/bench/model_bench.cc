@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backend/step_counter.h"
 #include "base/cpu_topology.h"
 #include "bench/random.h"
 #include "format/scalar_codecs.h"
@@ -274,6 +275,7 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
   result.gflop_s = total.flops / tokens * result.tok_s.median * 1e-9;
   result.limit = {spread_of(reads).median, spread_of(dots).median};
   result.share_of_limit = spread_of(shares).median;
+  if (test.generated > 0) result.kernels_a_step = launches_of_step(*loaded_->backend);
   result.experts = experts.moves();
   result.experts.found -= before.found;
   result.experts.moved -= before.moved;

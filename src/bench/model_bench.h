@@ -34,10 +34,11 @@ struct TestResult {
   double cache_bytes_per_token = 0.0;
   double gb_s = 0.0;  ///< weights and caches
   double gflop_s = 0.0;
-  Ceilings limit;               ///< median of those measured between the repetitions; zeros: unknown
-  double share_of_limit = 0.0;  ///< least possible time by time taken, median; 0: unknown
-  ExpertMoves experts;          ///< in all repetitions
-  double moved_gb_s = 0.0;      ///< bytes of experts that moved, by the time that all repetitions took
+  Ceilings limit;                   ///< median of those measured between the repetitions; zeros: unknown
+  double share_of_limit = 0.0;      ///< least possible time by time taken, median; 0: unknown
+  ExpertMoves experts;              ///< in all repetitions
+  std::int64_t kernels_a_step = 0;  ///< of generation, where the device launches steps as a whole; 0: unknown
+  double moved_gb_s = 0.0;          ///< bytes of experts that moved, by the time that all repetitions took
 };
 
 class ModelBench {

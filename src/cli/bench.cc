@@ -152,13 +152,18 @@ VerbBody declare_bench(CLI::App& app) {
       ->check(CLI::IsMember({"gguf", "safetensors"}));
   app.add_option("--formats", flags->kernels.formats, "kernels: weight formats, 'all', or NAME:gguf for GGUF's layout")
       ->option_text("LIST");
-  app.add_option("--ops", flags->kernels.ops, "kernels: linear, attention, delta-net, experts")->option_text("LIST");
-  app.add_option("--rows", flags->kernels.rows, "kernels: numbers of input rows of linears (default 1,2,4,8,16,64,512)")
+  app.add_option("--ops", flags->kernels.ops, "kernels: linear, attention, delta-net, experts, mixture, router, norm")
+      ->option_text("LIST");
+  app.add_option("--rows", flags->kernels.rows,
+                 "kernels: tokens of linears (default 1,2,4,8,16,64,512), routers and experts")
       ->option_text("LIST");
   app.add_option("--shapes", flags->kernels.shapes, "kernels: linears as OUTxIN (default 4096x4096,14336x4096)")
       ->option_text("LIST");
+  app.add_option("--cases", flags->kernels.cases,
+                 "kernels: only these shapes of attention, delta nets and experts, as results name them")
+      ->option_text("LIST");
   app.add_option("--chain", flags->kernels.chain,
-                 "kernels: linears by steps of many, each behind the other: apart, overlap, norm")
+                 "kernels: how linears of a step follow each other: apart, overlap, norm")
       ->option_text("LIST");
   app.add_option("--working-set", flags->kernels.working_set_mib,
                  "kernels: MiB of operands to rotate through (default: four times the largest cache)");

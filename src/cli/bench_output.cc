@@ -88,6 +88,7 @@ Json test_json(const bench::TestResult& result) {
   object.set("gflop_s", result.gflop_s);
   object.set("limit", limit_json(result.limit));
   object.set("share_of_limit", number_or_null(result.share_of_limit));
+  if (result.kernels_a_step > 0) object.set("kernels_a_step", result.kernels_a_step);
   if (result.experts.found + result.experts.moved + result.experts.on_host > 0) {
     object.set("experts", experts_json(result));
   }
@@ -120,6 +121,7 @@ Json kernel_json(const bench::KernelResult& result) {
   object.set("gflop_s", result.gflop_s);
   object.set("limit", limit_json(result.limit));
   object.set("share_of_limit", number_or_null(result.share_of_limit));
+  if (result.kernels > 0) object.set("kernels", result.kernels);
   return object;
 }
 

@@ -11,10 +11,15 @@
 #include "backend/cuda/record_placements.h"
 #include "backend/cuda/step_graphs.h"
 #include "backend/expert_slots.h"
+#include "backend/step_counter.h"
 
 namespace vernier::cuda {
 
-class CudaBackend final : public Backend, public DetourDevice, public RecordPlacer, public ExpertSlotDevice {
+class CudaBackend final : public Backend,
+                          public DetourDevice,
+                          public RecordPlacer,
+                          public ExpertSlotDevice,
+                          public StepCounter {
  public:
   /// Takes GPU `device` of those that CUDA_VISIBLE_DEVICES leaves. kDevice with the reason where it can't be used.
   [[nodiscard]] static Result<std::unique_ptr<CudaBackend>> create(int device, const BackendOptions& options);
@@ -36,6 +41,7 @@ class CudaBackend final : public Backend, public DetourDevice, public RecordPlac
   [[nodiscard]] Status synchronize() override;
   [[nodiscard]] std::vector<std::string> warnings() const override;
   [[nodiscard]] Status run_step(const RepeatableStep& step, const std::function<Status()>& work) override;
+  [[nodiscard]] std::int64_t launches_of_step() const override { return graphs_.last_launches(); }
   /// Page-locked where the system grants it, else ordinary memory, with which copies are slower and run beside nothing.
   [[nodiscard]] Result<Buffer> allocate_host(std::size_t size_bytes) override;
   [[nodiscard]] std::uint64_t record_bytes(const Weight& host) const override;

@@ -10,6 +10,7 @@ namespace vernier::cuda {
 Status StepGraphs::run(CudaContext& context, HostDetours& detours, const RepeatableStep& step,
                        const std::function<Status()>& work) {
   const LaunchMode mode(step.overlap);
+  last_launches_ = 0;
   // In place before the graph runs; operations inside it find the contents unchanged and copy nothing.
   VN_TRY(context.tables.step(step.slices, static_cast<std::int64_t>(step.tokens.size())).map([](const StepView&) {}));
   VN_TRY(context.tables.tokens(step.tokens).map([](const std::int32_t*) {}));
@@ -29,6 +30,7 @@ Status StepGraphs::run(CudaContext& context, HostDetours& detours, const Repeata
   if (found->unfit) return work();
   if (found->graph == nullptr) VN_TRY(capture(context, detours, work, *found));
   if (found->graph == nullptr) return work();
+  last_launches_ = found->launches;
   return detours.serve(found->detours,
                        [&] { return cuda_status(cudaGraphLaunch(found->graph, context.stream), "cudaGraphLaunch"); });
 }
@@ -43,6 +45,10 @@ Status StepGraphs::capture(const CudaContext& context, HostDetours& detours, con
   cudaGraph_t graph = nullptr;
   cudaError_t error = cudaStreamEndCapture(context.stream, &graph);
   if (enqueued && error == cudaSuccess) error = cudaGraphInstantiate(&entry.graph, graph, 0);
+  std::size_t nodes = 0;
+  if (graph != nullptr && cudaGraphGetNodes(graph, nullptr, &nodes) == cudaSuccess) {
+    entry.launches = static_cast<std::int64_t>(nodes);
+  }
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   if (!enqueued || error != cudaSuccess) {
     (void)cudaGetLastError();

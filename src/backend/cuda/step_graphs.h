@@ -26,6 +26,8 @@ class StepGraphs {
   /// What the host does in the middle of a step, through `detours`, it does again each time.
   [[nodiscard]] Status run(CudaContext& context, HostDetours& detours, const RepeatableStep& step,
                            const std::function<Status()>& work);
+  /// Nodes of the graph that run() launched last; 0: it launched none.
+  [[nodiscard]] std::int64_t last_launches() const { return last_launches_; }
 
  private:
   /// Kernels and their grids depend on these alone.
@@ -40,6 +42,7 @@ class StepGraphs {
     Key key;
     cudaGraphExec_t graph = nullptr;
     HostDetours::Recording detours = {};
+    std::int64_t launches = 0;
     bool unfit = false;
   };
   /// Numbers of sequences and split counts come and go; graphs take memory.
@@ -50,6 +53,7 @@ class StepGraphs {
   void clear();
 
   std::vector<Entry> entries_;
+  std::int64_t last_launches_ = 0;
   std::uint64_t generation_ = 0;  ///< of the memory that the graphs point into
 };
 
