@@ -16,7 +16,8 @@ namespace {
 constexpr double kRoundSeconds = 0.04;  // of calls that are timed together
 constexpr std::int64_t kMaxCalls = 100'000;
 constexpr std::uint64_t kDeviceWorkingSet = 400U << 20U;  // more than six times what a GPU's second-level cache holds
-// Calls of a step: enough of them to make the launch of a graph small beside them.
+// Steps of many calls: long enough for the launch of a graph to be small beside them.
+constexpr double kStepSeconds = 0.003;
 constexpr std::int64_t kLeastOfStep = 4;
 constexpr std::int64_t kMostOfStep = 1024;
 
@@ -106,7 +107,7 @@ class Runner {
   Status run(const KernelGroup& cases) {
     KernelGroup group;
     for (const KernelCase& one : cases) {
-      const std::int64_t calls = backend_.is_host() ? 1 : std::clamp(one.copies, kLeastOfStep, kMostOfStep);
+      VN_ASSIGN(const std::int64_t calls, calls_a_step(one));
       group.push_back(in_steps(backend_, one, calls));
     }
     return measure(group);
@@ -159,6 +160,18 @@ class Runner {
   [[nodiscard]] double now() const {
     if (options_.clock == BenchClock::kCpu) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC / threads_;
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+
+  /// On a host one. Elsewhere all operands in turn, as often as a step has time for: else its end and the next one's
+  /// beginning would share some.
+  Result<std::int64_t> calls_a_step(const KernelCase& one) {
+    if (backend_.is_host()) return 1;
+    const KernelCase probe = in_steps(backend_, one, kLeastOfStep);
+    VN_TRY(time_calls(probe, 0, 2));  // by calls, and while it is recorded
+    VN_ASSIGN(const double each, time_calls(probe, 2, 1));
+    const auto fitting = std::clamp(static_cast<std::int64_t>(kStepSeconds / each), kLeastOfStep, kMostOfStep);
+    const std::int64_t copies = std::min(one.copies, fitting);
+    return fitting / copies * copies;
   }
 
   /// Seconds of one operation in `count` calls, of which `first` is the first one's number.

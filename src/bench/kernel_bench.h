@@ -42,8 +42,8 @@ struct KernelResult {
   std::int64_t kernels = 0;  ///< that a call was, where the device launched steps as a whole; 0: unknown
 };
 
-/// On a GPU operations are measured as a decode step has them: many in a recorded graph, each with other operands, and
-/// the kernels may overlap. On a host they are called one by one.
+/// On a GPU operations are measured as a decode step has them: many in a recorded step, each with other operands, and
+/// they may overlap. On a host they are called one by one.
 /// Runs what the options ask for and passes each figure on as soon as it's there. kInvalidArgument for names and
 /// numbers that make no sense, kOutOfMemory when the operands don't fit.
 [[nodiscard]] Status run_kernel_bench(const KernelBenchOptions& options,
