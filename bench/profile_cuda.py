@@ -19,6 +19,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from cpu_table import ROOT, results
 from record import commit, describe_machine
 
 MARKER = "bench/profile_cuda.py"
+NCU = os.environ.get("NCU", "ncu")
 LINEAR = "kernels --ops linear --working-set 64"
 SQUARE = "--shapes 8192x8192"
 MIXTURE = "kernels --ops mixture --working-set 64 --formats nvfp4"
@@ -151,7 +153,7 @@ def kernels_of(rows):
 def profile(case):
     arguments, count = CASES[case]
     words = shlex.split(arguments)
-    ncu = [os.environ.get("NCU", "ncu"), "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base", "--kill", "yes",
+    ncu = [NCU, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base", "--kill", "yes",
            "--kernel-name-base", "function", "--kernel-name", LEFT_OUT, "--launch-count", str(count), "--metrics", metrics()]
     vernier = [os.environ.get("VERNIER", "build/release/vernier"), "bench", *words, "--device", "cuda", "--repeat", "1"]
     ran = subprocess.run([*ncu, *vernier], capture_output=True, text=True, timeout=120, check=False)
@@ -200,6 +202,14 @@ def table():
     return "\n".join(lines) if len(lines) > 2 else "Not measured."
 
 
+def write(record):
+    """After each case, so that a run that is cut off leaves what it has."""
+    out = os.path.join(os.environ.get("OUT", str(ROOT / "bench" / "results")), os.environ.get("PREFIX", "h200") + "-profile.json")
+    with open(out, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1)
+        file.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", help="which; default: all")
@@ -212,21 +222,19 @@ def main():
     unknown = [case for case in options.cases if case not in CASES]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; --list names the cases")
+    if shutil.which(NCU) is None:
+        parser.error(f"{NCU} isn't there: Nsight Compute comes with the CUDA toolkit; NCU names it")
     start = time.monotonic()
-    runs = []
+    record = {"target": "profile", "commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+              **describe_machine(gpu=True), "runs": []}
     for case in options.cases or CASES:
         taken = time.monotonic() - start
         if taken > options.most_seconds:
             print(f"no time left for {case}", file=sys.stderr)
             continue
         print(f"{case} ({taken:.0f} s)", file=sys.stderr)
-        runs.append(profile(case))
-    record = {"target": "profile", "commit": commit(), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-              **describe_machine(gpu=True), "runs": runs}
-    out = os.path.join(os.environ.get("OUT", str(ROOT / "bench" / "results")), os.environ.get("PREFIX", "h200") + "-profile.json")
-    with open(out, "w", encoding="utf-8") as file:
-        json.dump(record, file, indent=1)
-        file.write("\n")
+        record["runs"].append(profile(case))
+        write(record)
 
 
 if __name__ == "__main__":
