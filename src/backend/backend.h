@@ -184,6 +184,7 @@ struct RouteArgs {
   std::int32_t top_k = 0;
   std::int32_t* ids = nullptr;  ///< out [tokens, top_k], backend memory
   float* weights = nullptr;     ///< out [tokens, top_k], backend memory
+  InputNorm norm = {};          ///< of x into norm.y, other memory, which holds the normed rows afterwards
 };
 
 /// The experts of one layer: gate[e], up[e] are [ff, dim], down[e] is [dim, ff]. Weights are as Backend::place

@@ -162,6 +162,10 @@ Status check_args(const RouteArgs& args) {
   VN_TRY(require(is_weight(*args.router, experts, args.x.cols), kOp, "router and x differ in width"));
   VN_TRY(require(args.top_k > 0 && args.top_k <= experts, kOp, "top_k is outside the experts"));
   VN_TRY(require(fits(args.bias, experts) && fits(args.expert_scale, experts), kOp, "a vector has the wrong length"));
+  if (args.norm.present()) {
+    VN_TRY(require(args.norm.y.data != args.x.data, kOp, "rows can't be normed in place"));
+    VN_TRY(check_args(norm_of(args)));
+  }
   return require(args.x.rows == 0 || (args.ids != nullptr && args.weights != nullptr), kOp, "no room for the result");
 }
 

@@ -25,7 +25,15 @@ namespace vernier {
 [[nodiscard]] inline RmsNormArgs norm_of(const LinearArgs& args) {
   return {.x = args.x, .weight = args.norm.weight, .eps = args.norm.eps, .y = args.norm.y};
 }
+[[nodiscard]] inline RmsNormArgs norm_of(const RouteArgs& args) {
+  return {.x = args.x, .weight = args.norm.weight, .eps = args.norm.eps, .y = args.norm.y};
+}
 /// The linear that follows it.
 [[nodiscard]] inline LinearArgs after_norm(const LinearArgs& args) { return {args.norm.y, args.outputs}; }
+[[nodiscard]] inline RouteArgs after_norm(RouteArgs args) {
+  args.x = args.norm.y;
+  args.norm = {};
+  return args;
+}
 
 }  // namespace vernier

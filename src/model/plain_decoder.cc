@@ -66,9 +66,8 @@ Status PlainDecoder::run_layer(const Step& step, std::size_t index, MatrixView x
   const BlockInput input = {x, input_norm(step, layer.attn_norm)};
   VN_TRY(layer.attention.run(step, input, step.batch.caches[index].kv, {x, true}));
   if (const auto* moe = std::get_if<MoeBlock>(&layer.feed_forward)) {
-    const MatrixView normed = step.view(Slot::kNormed, x.cols);
-    VN_TRY(norm(step, x, layer.ffn_norm, normed));
-    return moe->run(step, normed, normed, x);
+    const InputNorm norm = input_norm(step, layer.ffn_norm);
+    return moe->run(step, {x, norm}, norm.y, x);
   }
   return std::get<MlpBlock>(layer.feed_forward).run(step, {x, input_norm(step, layer.ffn_norm)}, {x, true});
 }

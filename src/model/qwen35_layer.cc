@@ -22,7 +22,7 @@ Status Experts::run(const Step& step, MatrixView input, MatrixView x) const {
   VN_TRY(step.backend.linear({input, std::span(&projection, 1)}));
   VN_TRY(shared.run(step, {input}, {out}));
   VN_TRY(step.backend.sigmoid_gate({gate, out}));
-  VN_TRY(routed.run(step, input, input, x));
+  VN_TRY(routed.run(step, {input}, input, x));
   return step.backend.combine({out, x, 1.0F, 1.0F});
 }
 

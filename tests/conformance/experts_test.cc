@@ -183,6 +183,64 @@ TEST_P(ExpertsConformance, RoutingDependsOnNoOtherToken) {
   }
 }
 
+TEST_P(ExpertsConformance, NormOfTheRoutersInput) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  constexpr std::int64_t kTokens = 9;
+  constexpr std::int32_t kChosen = 4;
+  const Buffer ids = backend->allocate(kTokens * kChosen * 4).value();
+  const Buffer weights = backend->allocate(kTokens * kChosen * 4).value();
+  struct Shape {
+    std::int64_t experts;
+    std::int64_t dim;
+  };
+  for (const Shape shape : {Shape{128, 2048}, Shape{32, 2880}, Shape{250, 320}, Shape{9, 331}}) {
+    const WeightSpec spec = {.format = find_plain_format(DType::kBF16).value(),
+                             .layout = WeightLayout::kPlain,
+                             .rows = shape.experts,
+                             .cols = shape.dim};
+    const Weight router = backend->place(random_weight(spec)).value();
+    Random random(8);
+    const TestMatrix x(*backend, kTokens, shape.dim, random.floats(kTokens * shape.dim, 3.0F));
+    const TestVector factors(*backend, random.floats(shape.dim, 1.0F));
+    const TestMatrix normed(*backend, kTokens, shape.dim);
+    RouteArgs args;
+    args.router = &router;
+    args.top_k = kChosen;
+    args.ids = static_cast<std::int32_t*>(ids.data());
+    args.weights = static_cast<float*>(weights.data());
+    const auto fetch = [&](std::int64_t tokens) {
+      const auto count = static_cast<std::size_t>(tokens * kChosen);
+      Routing result = {std::vector<std::int32_t>(count), std::vector<float>(count)};
+      VN_EXPECT_OK(backend->synchronize());
+      VN_EXPECT_OK(backend->copy_to_host(result.ids.data(), ids.data(), count * 4));
+      VN_EXPECT_OK(backend->copy_to_host(result.weights.data(), weights.data(), count * 4));
+      return result;
+    };
+    for (const std::int64_t tokens : {std::int64_t{1}, kTokens}) {
+      const MatrixView y = normed.view().slice_rows(0, tokens);
+      const RmsNormArgs norm = {.x = x.view().slice_rows(0, tokens), .weight = factors.span(), .eps = 1e-6F, .y = y};
+      VN_EXPECT_OK(backend->rms_norm(norm));
+      args.x = y;
+      args.norm = {};
+      VN_EXPECT_OK(backend->route_experts(args));
+      const Routing expected = fetch(tokens);
+      const auto written = [&] {
+        std::vector<float> rows = normed.read();
+        rows.resize(static_cast<std::size_t>(tokens * shape.dim));
+        return rows;
+      };
+      const std::vector<float> rows = written();
+      args.x = norm.x;
+      args.norm = {norm.weight, norm.eps, y};
+      VN_EXPECT_OK(backend->route_experts(args));
+      const Routing routing = fetch(tokens);
+      EXPECT_EQ(routing.ids, expected.ids) << shape.dim << " " << tokens;
+      EXPECT_EQ(routing.weights, expected.weights) << shape.dim << " " << tokens;
+      EXPECT_EQ(written(), rows) << shape.dim << " " << tokens;
+    }
+  }
+}
+
 // --- expert_mlp ------------------------------------------------------------------------------------------------------
 
 constexpr std::int64_t kExperts = 5;

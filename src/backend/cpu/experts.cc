@@ -257,6 +257,10 @@ Status CpuBackend::route_experts(const RouteArgs& args) {
   VN_TRY(check_args(args));
   VN_TRY(check_decodable(*args.router));
   if (args.x.rows == 0) return {};
+  if (args.norm.present()) {
+    VN_TRY(rms_norm(norm_of(args)));
+    return route_experts(after_norm(args));
+  }
   const std::int64_t experts = args.router->rows;
   const vernier_isa::Kernels& kernels = unrounded_kernels(kernels_);
   VN_TRY(inputs_.prepare(pool_, kernels, args.x, Precision::kF32, std::span(&args.router, 1)));

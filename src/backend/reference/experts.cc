@@ -16,6 +16,10 @@ float bias_of(const std::vector<std::span<const float>>& biases, std::int64_t e,
 
 Status ReferenceBackend::route_experts(const RouteArgs& args) {
   VN_TRY(check_args(args));
+  if (args.norm.present()) {
+    VN_TRY(rms_norm(norm_of(args)));
+    return route_experts(after_norm(args));
+  }
   const std::int64_t num_experts = args.router->rows;
   InputRows x(args.x.rows, args.x.cols);
   for (std::int64_t m = 0; m < x.count; ++m) x.set(m, args.x.row(m), Precision::kF32);

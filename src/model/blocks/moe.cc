@@ -21,17 +21,18 @@ void MoeBlock::reserve(Workspace& workspace) const {
   workspace.need(Slot::kExpertWeights, top_k);
 }
 
-Status MoeBlock::run(const Step& step, MatrixView router_input, MatrixView input, MatrixView y) const {
+Status MoeBlock::run(const Step& step, const BlockInput& router_input, MatrixView input, MatrixView y) const {
   std::int32_t* const ids = step.workspace.integers(Slot::kExpertIds);
   float* const weights = step.view(Slot::kExpertWeights, top_k).data;
-  VN_TRY(step.backend.route_experts({.x = router_input,
+  VN_TRY(step.backend.route_experts({.x = router_input.x,
                                      .router = &router,
                                      .bias = router_bias,
                                      .rule = rule,
                                      .expert_scale = expert_scale,
                                      .top_k = top_k,
                                      .ids = ids,
-                                     .weights = weights}));
+                                     .weights = weights,
+                                     .norm = router_input.norm}));
   return step.experts.run(layer, {.x = input,
                                   .experts = &experts,
                                   .activation = activation,

@@ -23,8 +23,9 @@ struct MoeBlock {
   /// experts.gate, .up, .down and their biases.
   [[nodiscard]] Status load(const WeightLoader& loader);
   void reserve(Workspace& workspace) const;
-  /// Adds to `y` [tokens, hidden]. `router_input` and `input` are [tokens, hidden]; most families pass the same.
-  [[nodiscard]] Status run(const Step& step, MatrixView router_input, MatrixView input, MatrixView y) const;
+  /// Adds to `y` [tokens, hidden]. The router's input and `input` are [tokens, hidden]; most families pass as `input`
+  /// what the router's norm leaves.
+  [[nodiscard]] Status run(const Step& step, const BlockInput& router_input, MatrixView input, MatrixView y) const;
 };
 
 }  // namespace vernier

@@ -29,10 +29,9 @@ Status ParallelExpertsBlock::run(const Step& step, MatrixView x, MatrixView out)
   const MatrixView input = step.view(Slot::kNormed, x.cols);
   const MatrixView sum = step.view(Slot::kMixed, x.cols);
   VN_TRY(norm(out, post_mlp_norm, out));
-  VN_TRY(norm(x, router_norm, router_input));
   VN_TRY(norm(x, input_norm, input));
   VN_TRY(step.backend.combine({input, sum, 0.0F, 0.0F}));
-  VN_TRY(moe.run(step, router_input, input, sum));
+  VN_TRY(moe.run(step, {x, {router_norm, eps, router_input}}, input, sum));
   VN_TRY(norm(sum, post_norm, sum));
   return step.backend.combine({sum, out, 1.0F, 1.0F});
 }

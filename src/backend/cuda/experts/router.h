@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/fragment/weight_ref.h"
+#include "backend/cuda/linear/product.h"
 
 namespace vernier::cuda {
 
@@ -16,6 +17,7 @@ struct RouterLogits {
   std::int64_t x_stride = 0;
   std::int64_t tokens = 0;
   float* logits = nullptr;  ///< out [tokens, experts]
+  RowNorm norm = {};        ///< of x, into its memory
 };
 
 struct ChooseExperts {
@@ -42,5 +44,12 @@ struct ChooseExperts {
 /// The same for packed BF16. What it leaves in `logits` are router_sums() sums.
 [[nodiscard]] cudaError_t route_packed(const RouterLogits& logits, const ChooseExperts& choice, unsigned* arrivals,
                                        cudaStream_t stream);
+
+/// The same by clusters of blocks, without `logits`, on devices and for tokens and a weight that suit.
+[[nodiscard]] bool has_cluster_route(const RouterLogits& logits);
+[[nodiscard]] cudaError_t route_in_cluster(const RouterLogits& logits, const ChooseExperts& choice,
+                                           cudaStream_t stream);
+/// Whether route_in_cluster() can norm x, of which the alignment and number of rows say.
+[[nodiscard]] bool can_norm_row(const RouterLogits& logits);
 
 }  // namespace vernier::cuda

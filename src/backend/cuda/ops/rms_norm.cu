@@ -6,13 +6,14 @@
 #include "backend/cuda/linear/tiled_input.h"
 #include "backend/cuda/ops/launch.h"
 #include "backend/cuda/ops/math.cuh"
+#include "backend/cuda/ops/norm_row.cuh"
 #include "backend/cuda/ops/ops.h"
 
 namespace vernier::cuda {
 namespace {
 
-constexpr int kHeld = 4;  ///< fours of columns that a thread keeps
-constexpr unsigned kMostThreads = 512;
+constexpr int kHeld = kNormFours;
+constexpr unsigned kMostThreads = kMostNormThreads;
 
 struct NormRows {
   MatrixView x = {};
@@ -23,18 +24,6 @@ struct NormRows {
   const float* weight = nullptr;  ///< null: ones
   float eps = 0.0F;
 };
-
-/// The sum over the block in every thread. `partial` holds a number a warp.
-__device__ float block_sum(float value, float* partial) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int num_warps = static_cast<int>(blockDim.x) / kWarpSize;
-  value = warp_sum(value);
-  if (num_warps == 1) return value;
-  if (lane == 0) partial[warp] = value;
-  __syncthreads();
-  return warp_sum(lane < num_warps ? partial[lane] : 0.0F);
-}
 
 /// Four columns from `col` on, zeros beyond the last. kAligned: the row is whole fours at multiples of 16 bytes.
 template <bool kAligned>
@@ -56,10 +45,6 @@ __device__ void store_four(float* row, std::int64_t col, std::int64_t dim, float
   if (col + 1 < dim) row[col + 1] = value.y;
   if (col + 2 < dim) row[col + 2] = value.z;
   if (col + 3 < dim) row[col + 3] = value.w;
-}
-
-__device__ float4 normed(float4 v, float4 w, float factor) {
-  return make_float4(v.x * factor * w.x, v.y * factor * w.y, v.z * factor * w.z, v.w * factor * w.w);
 }
 
 /// What the kernel does with four columns of its row.
@@ -98,8 +83,6 @@ struct Row {
   __device__ std::int64_t end() const { return kRounds ? rounded_stride : dim; }
 };
 
-__device__ float squares_of(float4 v) { return v.x * v.x + v.y * v.y + (v.z * v.z + v.w * v.w); }
-
 /// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
 /// which a decode step fetches anew in every layer.
 template <bool kAligned, bool kRounds>
@@ -131,8 +114,8 @@ __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_
   for (int i = 0; i < kHeld; ++i) squares += squares_of(held[i]);
 #pragma unroll 1
   for (std::int64_t at = first + kHeld * step; at < row.dim; at += step) squares += squares_of(row.take(at));
-  const float mean = block_sum(squares, partial) / static_cast<float>(row.dim);
-  const float factor = 1.0F / sqrtf(mean + rows.eps);
+  const float sum = block_sum(squares, partial, static_cast<int>(blockDim.x) / kWarpSize);
+  const float factor = norm_factor(sum, row.dim, rows.eps);
 #pragma unroll
   for (int i = 0; i < kHeld; ++i) row.put(first + i * step, held[i], weight[i], factor);
 #pragma unroll 1
@@ -185,8 +168,8 @@ __global__ void __launch_bounds__(kMostThreads, 2) tiled_norm_kernel(const __gri
 #pragma unroll
       for (int i = 0; i < kHeld; ++i) next[i] = load_four<kAligned>(x + stride, first + i * step, dim);
     }
-    const float mean = block_sum(squares, partial[turn]) / static_cast<float>(dim);
-    const float factor = 1.0F / sqrtf(mean + rows.eps);
+    const float sum = block_sum(squares, partial[turn], static_cast<int>(blockDim.x) / kWarpSize);
+    const float factor = norm_factor(sum, dim, rows.eps);
     const int row = index % kBlockTokens;
     std::byte* const tile = to.tile(index / kBlockTokens * to.terms, 0);
     const int low = row * 128 + (place ^ row % 8 * 16);  // as tiled_offset() has it
@@ -215,12 +198,7 @@ bool is_aligned(const void* data, std::int64_t stride) {
   return stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
 }
 
-/// The block's size depends on the row's length alone, and so does the order of the sum.
-LaunchShape shape_of(const MatrixView& x) {
-  unsigned threads = kWarpSize;
-  while (threads < kMostThreads && std::int64_t{threads} * 8 < x.cols) threads *= 2;
-  return {dim3(static_cast<unsigned>(x.rows)), dim3(threads)};
-}
+LaunchShape shape_of(const MatrixView& x) { return {dim3(static_cast<unsigned>(x.rows)), dim3(norm_threads(x.cols))}; }
 
 bool is_aligned(const NormRows& rows) {
   return rows.x.cols % 4 == 0 && is_aligned(rows.x.data, rows.x.stride) && is_aligned(rows.y.data, rows.y.stride) &&
