@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kQuarters = 4;
-constexpr int kPieces = pieces_per_unit(Packing::kBF16);
 constexpr int kBlocks = 8;  ///< of a cluster, which are as many as it has tokens at most
 constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kWarp;
@@ -79,6 +78,8 @@ struct ClusterMemory {
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kPieces = pieces_per_unit(Packing::kBF16);
 
 /// Stores a number where `to` lies in the cluster's block `rank`, whose barrier counts its bytes.
 __device__ __forceinline__ void send(float value, std::uint32_t to, std::uint32_t barrier, unsigned rank) {
