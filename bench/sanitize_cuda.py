@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Runs the CUDA conformance tests under compute-sanitizer: memcheck, racecheck, synccheck and initcheck.
 
-    bench/sanitize_cuda.py --json bench/results/h200-sanitizer.json    all four: some minutes on one GPU
-    bench/sanitize_cuda.py --tools racecheck --shards 64 --sample 4    one tool on 4 parts of 64
+    bench/sanitize_cuda.py --json bench/results/h200-sanitizer.json    all four
+    bench/sanitize_cuda.py --tools synccheck,memcheck --json FILE      two; what FILE says of the others stays in it
+    bench/sanitize_cuda.py --patterns --json FILE                      what racecheck itself can and can't follow
 
-It needs an NVIDIA GPU, CUDA's compute-sanitizer and a conformance_test of the preset `cuda` (CONFORMANCE_TEST names it).
-Each tool has the tests dealt out to parts that run --jobs at a time. The exit status is 0 only if every part ended,
-every test of it passed or skipped itself, and no tool had anything to say. racecheck doesn't see everything: LEFT_OUT and
-LEFT_OUT_KERNELS say what is left out for it, and why.
+It needs an NVIDIA GPU, CUDA's compute-sanitizer (COMPUTE_SANITIZER names another one than the PATH's) and, of the
+preset `cuda`, conformance_test and racecheck_patterns (CONFORMANCE_TEST and RACECHECK_PATTERNS name them). Each tool has
+the tests dealt out to parts that run --jobs at a time, by the seconds that each test took according to the JSON file or
+to bench/results. The exit status is 0 only if every part ended, every test of it passed or skipped itself, and no tool
+had anything to say. racecheck doesn't see everything: LEFT_OUT and PATTERNS say what is left out for it, and why.
 
 What it can't see: a working buffer of the CUDA backend belongs to one use (src/backend/cuda/device_scratch.h), but is
 kept, and only grows, for as long as its backend lives. Reads past the end of what an operation asked for, or of what an
@@ -23,6 +25,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +33,7 @@ import time
 from record import commit, describe_machine
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench/results/h200-sanitizer.json"
 # The dearest first, so that the last parts to run are short ones.
 TOOLS = ["racecheck", "initcheck", "memcheck", "synccheck"]
 FILTER = "*cuda*"
@@ -41,72 +45,123 @@ LEFT_OUT = {"racecheck": [DEEP + name for name in (
     "wide_fp8_window").split()]}
 WHY_LEFT_OUT = ("2600 tokens take racecheck up to half a minute each. Of the deep sequences it sees head_128, wide and "
                 "head_512_fp8_window, of each other kind those of 330 tokens.")
-# Kernels that a tool misreads.
-LEFT_OUT_KERNELS = {"racecheck": "async_product_kernel"}
-WHY_LEFT_OUT_KERNELS = ("Blocks of a cluster hand their rings over by arriving at each other's barriers. racecheck follows "
-                        "barriers within a block (attention's), but of these kernels it reports every read of the ring "
-                        "against every copy into it. So it says nothing about them, and their order is unchecked.")
-# How many parts a tool's tests are dealt out to, at most: each costs the start of a process and of a context.
-SHARDS = 24
+# How kernels hand shared memory over, where that isn't by barriers of a whole block: patterns of racecheck_patterns.cu.
+# If the racecheck at hand names one of these, run alone, though it is ordered, then what it says of kernels that use it
+# means nothing, and is counted apart.
+PATTERNS = {
+    "async_groups_kernel": ["cluster-copies-first-lane"],
+    "async_product_kernel": ["copies-after-async", "cluster-multicast"],
+    "split_product_kernel": ["copies-after-async"],
+    "narrow_": ["named-twice"],
+}
 # Processes wait for each other at the GPU: sixteen at a time get less done than a few.
 JOBS = 6
+# Parts of a tool's tests for each job: many even the ends out, but each costs the start of a process and a context.
+PARTS_A_JOB = 3
 TOOL_OPTIONS = {"memcheck": ["--leak-check", "full"]}
-
-
-def filter_of(tool, wanted):
-    left_out = LEFT_OUT.get(tool, [])
-    return wanted + ("" if not left_out else (":" if "-" in wanted else "-") + ":".join(left_out))
-
-
-def options_of(tool, sanitizer):
-    """The tool's own options; kernels can't be left out by a compute-sanitizer that doesn't know how."""
-    options = TOOL_OPTIONS.get(tool, [])
-    if tool in LEFT_OUT_KERNELS:
-        text = subprocess.run([sanitizer, "--help"], capture_output=True, text=True, check=False).stdout
-        for name in ("--kernel-regex-exclude", "--kernel-name-exclude"):
-            if name in text:
-                return [*options, name, f"kns={LEFT_OUT_KERNELS[tool]}"]
-    return options
+# Tests of which the JSON file doesn't say more took less.
+SHORT_SECONDS = 0.5
 
 
 def find_sanitizer():
-    found = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    found = (os.environ.get("COMPUTE_SANITIZER") or shutil.which("compute-sanitizer")
+             or "/usr/local/cuda/bin/compute-sanitizer")
     if not os.path.exists(found):
         sys.exit("error: compute-sanitizer isn't here (it comes with the CUDA toolkit)")
     return found
 
 
-def run_part(arguments, tool, shard):
-    """What a part printed, or None if it took too long, and its exit status and seconds."""
-    command = [arguments.sanitizer, "--tool", tool, *arguments.options[tool], "--print-limit", "50",
-               arguments.program, f"--gtest_filter={filter_of(tool, arguments.filter)}"]
-    environment = dict(os.environ, GTEST_TOTAL_SHARDS=str(arguments.shards), GTEST_SHARD_INDEX=str(shard))
-    log = arguments.logs / f"{tool}-{shard}.log"
+def version_of(sanitizer):
+    text = subprocess.run([sanitizer, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    return text.splitlines()[-1] if text else "unknown"
+
+
+def list_tests(arguments, tool):
+    """The tests that the filters let through, in GoogleTest's order."""
+    left_out = LEFT_OUT.get(tool, [])
+    wanted = arguments.filter
+    if left_out:
+        wanted += (":" if "-" in wanted else "-") + ":".join(left_out)
+    text = subprocess.run([arguments.program, "--gtest_list_tests", f"--gtest_filter={wanted}"], capture_output=True,
+                          text=True, check=True).stdout
+    tests = []
+    suite = ""
+    for line in text.splitlines():
+        name = line.split("#")[0].rstrip()
+        if name.endswith(".") and not name.startswith(" "):
+            suite = name
+        elif name.startswith("  ") and suite:
+            tests.append(suite + name.strip())
+    return tests
+
+
+def deal(tests, seconds, parts):
+    """The tests in so many parts of about the same length: the longest first, each to the part that has least."""
+    dealt = [[0.0, []] for _ in range(min(parts, len(tests)))]
+    for test in sorted(tests, key=lambda name: -seconds.get(name, SHORT_SECONDS)):
+        part = min(dealt, key=lambda one: one[0])
+        part[0] += seconds.get(test, SHORT_SECONDS)
+        part[1].append(test)
+    return sorted(dealt, key=lambda one: -one[0])
+
+
+RUNNING = set()
+
+
+def stop(*_):
+    """Ends at once, and what it started too: a kernel that hangs would be left on the GPU."""
+    for process in list(RUNNING):
+        os.killpg(process.pid, signal.SIGKILL)
+    os._exit(1)
+
+
+def run_command(arguments, log, command, environment, most_seconds=86400):
+    """Exit status, or None if it took too long; seconds; what it printed."""
     begin = time.monotonic()
     with open(log, "wb") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL, start_new_session=True)
+        RUNNING.add(process)
         try:
-            status = process.wait(max(arguments.deadline - time.monotonic(), 0))
+            status = process.wait(min(max(arguments.deadline - begin, 0), most_seconds))
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             status = None
-    return tool, shard, status, time.monotonic() - begin, log.read_text(encoding="utf-8", errors="replace")
+        RUNNING.discard(process)
+    return status, time.monotonic() - begin, log.read_text(encoding="utf-8", errors="replace")
 
 
-def read_part(result, status, text):
-    """Adds what a part's output says to the counts of its tool."""
+def run_part(arguments, tool, number, tests):
+    command = [arguments.sanitizer, "--tool", tool, *TOOL_OPTIONS.get(tool, []), "--print-limit", "100000",
+               arguments.program, "--gtest_filter=" + ":".join(tests)]
+    environment = dict(os.environ, VERNIER_TEST_UNDER_TOOL="1")
+    return (tool, number, *run_command(arguments, arguments.logs / f"{tool}-{number}.log", command, environment))
+
+
+def count_races(text, misread):
+    """Reports that don't concern a misread kernel, and those that do."""
+    reports = re.findall(r"Race reported between .*? access at (.*)", text)
+    about = [any(name in report for name in misread) for report in reports]
+    return about.count(False), about.count(True)
+
+
+def read_part(result, misread, status, text):
+    """Adds what a part's output says to the counts of its tool. Returns [(test, seconds)]."""
     for key, pattern in (("passed", r"^\[  PASSED  \] (\d+) test"), ("skipped", r"^\[  SKIPPED \] (\d+) test"),
-                         ("failed", r"^\[  FAILED  \] (\d+) test"), ("findings", r"ERROR SUMMARY: (\d+) error"),
-                         ("findings", r"RACECHECK SUMMARY: (\d+) hazard"),
-                         ("leaks", r"LEAK SUMMARY: \d+ bytes leaked in (\d+) alloc")):
+                         ("failed", r"^\[  FAILED  \] (\d+) test"),
+                         ("leaks", r"LEAK SUMMARY: \d+ bytes leaked in (\d+)")):
         result[key] += sum(int(count) for count in re.findall(pattern, text, re.MULTILINE))
+    findings = sum(int(count) for count in re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", text))
+    _, dismissed = count_races(text, misread)
+    result["findings"] += max(findings - dismissed, 0) + text.count("Internal Sanitizer Error")
+    result["findings_about_misread_kernels"] += dismissed
     ended = re.search(r"(ERROR|RACECHECK) SUMMARY", text) and re.search(r"test suites? ran\.", text)
     result["parts"] += 1
     result["parts_not_ended"] += not ended
     result["parts_that_failed"] += status not in (0, None)
-    return re.findall(r"^\[       OK \] (\S+?),? .*\((\d+) ms\)$", text, re.MULTILINE)
+    return [(name, int(ms) / 1000)
+            for name, ms in re.findall(r"^\[       OK \] (\S+?),? .*\((\d+) ms\)$", text, re.MULTILINE)]
 
 
 def is_clean(result):
@@ -114,55 +169,125 @@ def is_clean(result):
         result[key] for key in ("failed", "findings", "leaks", "parts_not_ended", "parts_that_failed"))
 
 
+def list_patterns(arguments):
+    """[(name, "ordered" or "unordered")]; none where the program wasn't built."""
+    if not os.path.exists(arguments.patterns_program):
+        return []
+    listed = subprocess.run([arguments.patterns_program], capture_output=True, text=True, check=True).stdout
+    return [tuple(line.split()) for line in listed.splitlines()]
+
+
+def run_pattern(arguments, name, kind):
+    command = [arguments.sanitizer, "--tool", "racecheck", arguments.patterns_program, name]
+    status, _, text = run_command(arguments, arguments.logs / f"pattern-{name}.log", command, os.environ, 30)
+    ended = status == 0 and "RACECHECK SUMMARY" in text
+    reports = sum(count_races(text, []))
+    return {"pattern": name, "order": kind, "ended": ended, "reports": reports,
+            "is_right": ended and (reports > 0) == (kind == "unordered")}
+
+
+def find_misread(arguments, pool):
+    """The kernels that use a pattern which racecheck names though it is ordered: {name: those patterns}."""
+    used = {pattern for patterns in PATTERNS.values() for pattern in patterns}
+    runs = pool.map(lambda pattern: run_pattern(arguments, *pattern),
+                    [pattern for pattern in list_patterns(arguments) if pattern[0] in used])
+    wrong = [run["pattern"] for run in runs if run["reports"] > 0]
+    found = {kernel: [pattern for pattern in patterns if pattern in wrong] for kernel, patterns in PATTERNS.items()}
+    return {kernel: patterns for kernel, patterns in found.items() if patterns}
+
+
 def run_all(arguments):
-    """{tool: counts}, and the tests that took longest, of each tool."""
+    """{tool: counts}, {tool: {test: seconds}}, and the kernels that racecheck misreads: {name: patterns}."""
     results = {tool: collections.Counter() for tool in arguments.tools}
-    slow = {tool: [] for tool in arguments.tools}
-    seconds = collections.Counter()
+    seconds = {tool: {} for tool in arguments.tools}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        parts = [pool.submit(run_part, arguments, tool, shard)
-                 for tool in TOOLS if tool in arguments.tools for shard in range(arguments.sample)]
-        for part in concurrent.futures.as_completed(parts):
-            tool, shard, status, took, text = part.result()
-            seconds[tool] += took
-            slow[tool] += [(int(ms), name) for name, ms in read_part(results[tool], status, text)]
-            print(f"{tool} part {shard}: status {status}, {took:.0f} s", file=sys.stderr, flush=True)
-    for tool in arguments.tools:
-        results[tool]["process_seconds"] = round(seconds[tool])
-    return results, {tool: sorted(tests, reverse=True)[:arguments.slowest] for tool, tests in slow.items()}
+        misread = find_misread(arguments, pool) if "racecheck" in arguments.tools else {}
+        parts = []
+        for tool in [name for name in TOOLS if name in arguments.tools]:
+            tests = list_tests(arguments, tool)
+            results[tool]["tests"] = len(tests)
+            dealt = deal(tests, arguments.known_seconds.get(tool, {}), arguments.jobs * PARTS_A_JOB)
+            parts += [(expected, tool, number, names) for number, (expected, names) in enumerate(dealt)]
+        parts.sort(key=lambda part: -part[0])
+        running = [pool.submit(run_part, arguments, *part[1:]) for part in parts]
+        for part in concurrent.futures.as_completed(running):
+            tool, number, status, took, text = part.result()
+            results[tool]["process_seconds"] += round(took)
+            seconds[tool].update(read_part(results[tool], misread if tool == "racecheck" else {}, status, text))
+            print(f"{tool} part {number}: status {status}, {took:.0f} s", file=sys.stderr, flush=True)
+    return results, seconds, misread
 
 
-def to_json(arguments, results, took):
-    version = subprocess.run([arguments.sanitizer, "--version"], capture_output=True, text=True, check=False).stdout
+def describe(arguments, tool, result, seconds, misread):
+    run = {
+        "command": " ".join(["compute-sanitizer", "--tool", tool, *TOOL_OPTIONS.get(tool, []), "conformance_test",
+                             f"--gtest_filter='{arguments.filter}'"]),
+        "tool": tool,
+        "clean": is_clean(result),
+        **{key: result[key] for key in ("tests", "passed", "skipped", "failed", "findings", "leaks", "parts",
+                                        "parts_not_ended", "parts_that_failed", "process_seconds")},
+    }
+    if tool in LEFT_OUT:
+        run |= {"tests_left_out": LEFT_OUT[tool], "why_tests_are_left_out": WHY_LEFT_OUT}
+    if tool == "racecheck":
+        run |= {"kernels_misread": misread,
+                "findings_about_misread_kernels": result["findings_about_misread_kernels"]}
+    run["seconds"] = {name: took for name, took in sorted(seconds.items(), key=lambda item: -item[1])
+                      if took > 2 * SHORT_SECONDS}
+    return run
+
+
+def frame(arguments, took):
     return {
         "target": "gpu-sanitizer",
         "commit": commit(),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         **describe_machine(True),
-        "compute_sanitizer": version.strip().splitlines()[-1] if version.strip() else "unknown",
-        "command": "bench/sanitize_cuda.py" + ("" if arguments.sample == arguments.shards else
-                                               f" --shards {arguments.shards} --sample {arguments.sample}"),
+        "compute_sanitizer": version_of(arguments.sanitizer),
         "seconds": round(took),
-        "runs": [{
-            "command": " ".join(["compute-sanitizer", "--tool", tool, *arguments.options[tool], "conformance_test",
-                                 f"--gtest_filter='{filter_of(tool, arguments.filter)}'"]),
-            "tool": tool,
-            "clean": is_clean(results[tool]),
-            **{key: results[tool][key] for key in ("passed", "skipped", "failed", "findings", "leaks", "parts",
-                                                   "parts_not_ended", "parts_that_failed", "process_seconds")},
-            **({"why_tests_are_left_out": WHY_LEFT_OUT} if tool in LEFT_OUT else {}),
-            **({"why_kernels_are_left_out": WHY_LEFT_OUT_KERNELS} if tool in LEFT_OUT_KERNELS else {}),
-        } for tool in arguments.tools],
     }
+
+
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
+
+
+def write_json(path, data):
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+def record_runs(arguments, runs, took):
+    """Writes them, beside those of other tools that the file has of the same commit and tool version."""
+    data = {**frame(arguments, took), "command": "bench/sanitize_cuda.py", "runs": runs}
+    before = read_json(arguments.json)
+    if all(before.get(key) == data[key] for key in ("commit", "device", "compute_sanitizer")):
+        kept = [run for run in before["runs"] if run["tool"] not in arguments.tools]
+        if kept:
+            data["seconds"] += before["seconds"]
+        runs = sorted(runs + kept, key=lambda run: TOOLS.index(run["tool"]))
+        data["runs"] = runs
+    write_json(arguments.json, data)
+
+
+def run_patterns(arguments):
+    """All patterns under racecheck. True if it was right about each."""
+    begin = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        runs = list(pool.map(lambda pattern: run_pattern(arguments, *pattern), list_patterns(arguments)))
+    for run in runs:
+        print(f"{run['pattern']:40} {run['order']:10} {run['reports']} reports{'' if run['is_right'] else ': MISREAD'}")
+    if arguments.json:
+        write_json(arguments.json, {**frame(arguments, time.monotonic() - begin), "target": "gpu-racecheck-patterns",
+                                    "command": "bench/sanitize_cuda.py --patterns", "runs": runs})
+    return all(run["is_right"] for run in runs)
 
 
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", default=",".join(TOOLS), help="separated by commas (all)")
+    parser.add_argument("--patterns", action="store_true", help="the patterns instead of the tests")
     parser.add_argument("--filter", default=FILTER, help=f"which tests, as GoogleTest's filters say it ({FILTER})")
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"processes at a time ({JOBS})")
-    parser.add_argument("--shards", type=int, default=SHARDS, help=f"parts of each tool's tests ({SHARDS})")
-    parser.add_argument("--sample", type=int, help="run only the first so many parts")
     parser.add_argument("--most-seconds", type=float, default=86400, help="after so many, what still runs is stopped")
     parser.add_argument("--logs", type=pathlib.Path, default=ROOT / "build/logs/sanitizer", help="folder of the output")
     parser.add_argument("--slowest", type=int, default=0, help="name so many tests that took longest under each tool")
@@ -171,12 +296,14 @@ def read_arguments():
     arguments.tools = arguments.tools.split(",")
     if not set(arguments.tools) <= set(TOOLS):
         parser.error(f"tools are {', '.join(TOOLS)}")
-    arguments.sample = min(arguments.sample or arguments.shards, arguments.shards)
     arguments.program = os.environ.get("CONFORMANCE_TEST", str(ROOT / "build/cuda/tests/conformance/conformance_test"))
-    if not os.path.exists(arguments.program):
-        parser.error(f"no {arguments.program}: cmake --preset cuda && cmake --build --preset cuda -t conformance_test")
+    arguments.patterns_program = os.environ.get("RACECHECK_PATTERNS", str(ROOT / "build/cuda/bench/racecheck_patterns"))
+    needed = arguments.patterns_program if arguments.patterns else arguments.program
+    if not os.path.exists(needed):
+        parser.error(f"no {needed}: cmake --preset cuda && cmake --build --preset cuda -t {os.path.basename(needed)}")
     arguments.sanitizer = find_sanitizer()
-    arguments.options = {tool: options_of(tool, arguments.sanitizer) for tool in arguments.tools}
+    arguments.known_seconds = {run["tool"]: run.get("seconds", {}) for path in (RESULTS, arguments.json)
+                               for run in read_json(path).get("runs", []) if "tool" in run}
     arguments.logs.mkdir(parents=True, exist_ok=True)
     arguments.deadline = time.monotonic() + arguments.most_seconds
     return arguments
@@ -184,20 +311,26 @@ def read_arguments():
 
 def main():
     arguments = read_arguments()
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     begin = time.monotonic()
-    results, slow = run_all(arguments)
+    if arguments.patterns:
+        sys.exit(not run_patterns(arguments))
+    results, seconds, misread = run_all(arguments)
     for tool in arguments.tools:
         counts = results[tool]
-        print(f"{tool}: {'clean' if is_clean(counts) else 'NOT CLEAN'}: {counts['passed']} passed, "
-              f"{counts['skipped']} skipped, {counts['failed']} failed; {counts['findings']} findings, "
+        print(f"{tool}: {'clean' if is_clean(counts) else 'NOT CLEAN'}: "
+              f"{counts['passed']} of {counts['tests']} passed, {counts['skipped']} skipped, {counts['failed']} failed; {counts['findings']} findings, "
               f"{counts['leaks']} leaks; {counts['parts_not_ended']} of {counts['parts']} parts not ended"
               + (f"; left out: {len(LEFT_OUT[tool])} tests" if tool in LEFT_OUT else "")
-              + (f", kernels {LEFT_OUT_KERNELS[tool]}" if tool in LEFT_OUT_KERNELS else ""))
-        for milliseconds, name in slow[tool]:
-            print(f"  {milliseconds:8d} ms  {name}")
+              + (f"; of misread kernels {counts['findings_about_misread_kernels']} reports"
+                 f" ({', '.join(misread)})" if tool == "racecheck" and misread else ""))
+        for name, took in sorted(seconds[tool].items(), key=lambda item: -item[1])[:arguments.slowest]:
+            print(f"  {took:8.1f} s  {name}")
     if arguments.json:
-        arguments.json.write_text(json.dumps(to_json(arguments, results, time.monotonic() - begin), indent=1) + "\n",
-                                  encoding="utf-8")
+        runs = [describe(arguments, tool, results[tool], seconds[tool], misread)
+                for tool in TOOLS if tool in arguments.tools]
+        record_runs(arguments, runs, time.monotonic() - begin)
     print(f"logs: {arguments.logs}", file=sys.stderr)
     sys.exit(not all(is_clean(results[tool]) for tool in arguments.tools))
 

@@ -10,6 +10,7 @@
 #include "support/backends.h"
 #include "support/random_weight.h"
 #include "support/slot_model.h"
+#include "support/under_tool.h"
 
 namespace vernier::test {
 namespace {
@@ -198,38 +199,73 @@ class ExpertSlotsConformance : public BackendFixture {
     EXPECT_EQ(counters->moved, expected.moved);
     EXPECT_EQ(counters->moved_bytes, expected.moved_bytes);
   }
+  /// A trace with 40 experts, four a token.
+  void check_traces(std::int32_t num_slots, std::int64_t most_tokens, int steps) {
+    Experts experts(*backend_,
+                    {.format = all_format_cases().front(), .experts = 40, .dim = 64, .ff = 64, .has_biases = true});
+    check_trace(experts, {40, 4, num_slots, most_tokens, steps});
+  }
+  /// Every fourth format, from number `first` on.
+  void check_formats(std::size_t first) {
+    const std::vector<FormatCase> formats = all_format_cases();
+    for (std::size_t i = first; i < formats.size(); i += 4) {
+      const FormatCase& format = formats[i];
+      for (const OuterKind outer : {OuterKind::kScalar, OuterKind::kPerRow}) {
+        const std::int64_t size =
+            std::max<std::int64_t>(format.cols_multiple, 64) * (format.cols_multiple < 128 ? 3 : 1);
+        Experts experts(*backend_,
+                        {.format = format, .experts = 6, .dim = size, .ff = size, .outer = outer, .has_biases = true});
+        check_trace(experts, {6, 2, 6, 20, 6});
+        check_trace(experts, {6, 2, 2, 1, 6});
+      }
+    }
+  }
 };
 
-TEST_P(ExpertSlotsConformance, FollowTheModelOnRandomTraces) {
-  constexpr std::int32_t kExperts = 40;
-  constexpr std::int32_t kTopK = 4;
-  const FormatCase format = all_format_cases().front();
-  Experts experts(*backend_, {.format = format, .experts = kExperts, .dim = 64, .ff = 64, .has_biases = true});
-  // So many steps that the order of uses is written anew several times (slot_kernels.h).
-  check_trace(experts, {kExperts, kTopK, kTopK, 1, 3500});
-  check_trace(experts, {kExperts, kTopK, 3 * kTopK, 3, 600});
-  check_trace(experts, {kExperts, kTopK, kExperts, 20, 600});
-  check_trace(experts, {kExperts, kTopK, 2 * kExperts, 128, 60});
+// Random traces, a test each so that they can run at the same time. In the first and third there are so many steps that
+// the order of uses is written anew (slot_kernels.h).
+TEST_P(ExpertSlotsConformance, TracesOfOneToken) { check_traces(4, 1, repetitions(3500, 60)); }
+TEST_P(ExpertSlotsConformance, TracesOfFewTokens) { check_traces(12, 3, repetitions(600, 40)); }
+TEST_P(ExpertSlotsConformance, TracesWithSlotsForALayer) { check_traces(40, 20, repetitions(600, 40)); }
+TEST_P(ExpertSlotsConformance, TracesWithSlotsForAll) { check_traces(80, 128, repetitions(60, 12)); }
+
+/// So many uses that their order is written anew, in few operations.
+TEST_P(ExpertSlotsConformance, UsesByTheHostInAnyOrder) {
+  Experts experts(*backend_, {.format = all_format_cases().front(), .experts = 40, .dim = 64, .ff = 64});
+  const auto slots = experts.make_slots(80);
+  if (slots == nullptr) GTEST_SKIP() << "the system grants no page-locked memory";
+  SlotModel model(80);
+  Random random(5);
+  const std::vector<std::int32_t> ids = choose(random, 60, 4, 40);
+  for (const std::int32_t layer : {0, 2}) {
+    expect_same(*slots, experts, layer, 4, ids);
+    model.admit(layer, ids, 40);
+  }
+  for (int call = 0; call < 100; ++call) {
+    std::vector<SlotExpert> uses = model.residents();
+    for (std::size_t i = 1; i < uses.size(); ++i) std::swap(uses[i], uses[random.below(i + 1)]);
+    for (const SlotExpert& use : uses) model.use(use);
+    VN_EXPECT_OK(slots->record_uses(uses));
+    if (call % 20 != 19) continue;
+    const auto residents = slots->residents();
+    ASSERT_TRUE(residents) << residents.error().message;
+    ASSERT_EQ(*residents, model.residents()) << "call " << call;
+  }
+  expect_same(*slots, experts, 2, 4, choose(random, 3, 4, 40));
 }
 
 TEST_P(ExpertSlotsConformance, MoreExpertsThanThreadsLookAtOnce) {
   constexpr std::int32_t kExperts = 1100;
   const FormatCase format = all_format_cases().front();
   Experts experts(*backend_, {.format = format, .experts = kExperts, .dim = 32, .ff = 32});
-  check_trace(experts, {kExperts, 8, 900, 100, 40});
+  check_trace(experts, {kExperts, 8, 900, 100, repetitions(40, 10)});
 }
 
-TEST_P(ExpertSlotsConformance, EveryFormatMoves) {
-  for (const FormatCase& format : all_format_cases()) {
-    for (const OuterKind outer : {OuterKind::kScalar, OuterKind::kPerRow}) {
-      const std::int64_t size = std::max<std::int64_t>(format.cols_multiple, 64) * (format.cols_multiple < 128 ? 3 : 1);
-      Experts experts(*backend_,
-                      {.format = format, .experts = 6, .dim = size, .ff = size, .outer = outer, .has_biases = true});
-      check_trace(experts, {6, 2, 6, 20, 6});
-      check_trace(experts, {6, 2, 2, 1, 6});
-    }
-  }
-}
+// A test for each fourth of the formats, likewise.
+TEST_P(ExpertSlotsConformance, EveryFormatMovesFrom0) { check_formats(0); }
+TEST_P(ExpertSlotsConformance, EveryFormatMovesFrom1) { check_formats(1); }
+TEST_P(ExpertSlotsConformance, EveryFormatMovesFrom2) { check_formats(2); }
+TEST_P(ExpertSlotsConformance, EveryFormatMovesFrom3) { check_formats(3); }
 
 TEST_P(ExpertSlotsConformance, TurnsAreCounted) {
   const FormatCase format = all_format_cases().front();

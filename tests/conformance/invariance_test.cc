@@ -11,6 +11,7 @@
 #include "backend/cpu/cpu_isa.h"
 #include "support/backends.h"
 #include "support/random_weight.h"
+#include "support/under_tool.h"
 
 namespace vernier::test {
 namespace {
@@ -48,7 +49,7 @@ TEST_P(InvarianceConformance, LinearOfBatchesAndThreads) {
     Random random(3);
     const std::vector<float> x = random.floats(kTokens * cols);
     std::vector<float> reference;
-    for (const int threads : {1, 2, 3}) {
+    for (int threads = 1; threads <= repetitions(3, 1); ++threads) {
       const auto backend = make_backend(GetParam(), Precision::kBf16, threads);
       ASSERT_NE(backend, nullptr);
       WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = 67, .cols = cols};
@@ -295,7 +296,7 @@ TEST_P(ExpertInvariance, ExpertsOfBatchesAndThreads) {
   constexpr std::int64_t kDim = 64;
   const ExpertTokens routed(tokens, kDim);
   std::vector<float> reference;
-  for (const int threads : {1, 3}) {
+  for (int threads = 1; threads <= repetitions(3, 1); threads += 2) {
     const auto backend = make_backend(which, Precision::kBf16, threads);
     const ExpertWeights experts = four_experts(*backend, all_format_cases()[2], kDim, kDim);
     const std::vector<float> together = routed.run(*backend, experts, 0, tokens);

@@ -68,6 +68,14 @@ WeightRef describe(const Weight& host) {
 
 std::int64_t aligned(std::int64_t size) { return (size + 255) / 256 * 256; }
 
+/// Nothing is in the memory between the end of a part and where the next one may begin: records are copied whole, also
+/// to files.
+Status clear_gap(const CudaContext& context, std::byte* at, std::int64_t end) {
+  const std::int64_t gap = aligned(end) - end;
+  if (gap > 0) VN_CUDA(cudaMemsetAsync(at + end, 0, static_cast<std::size_t>(gap), context.stream));
+  return {};
+}
+
 /// A weight's parts on their way into device memory.
 struct Upload {
   StoredRows codes;
@@ -214,6 +222,8 @@ Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const W
   PackSite site = {.to = placed->bytes.data, .report = reinterpret_cast<PackReport*>(memory)};
   VN_ASSIGN(site.published, upload_as_published(context, upload, describe(host), memory + kReportBytes));
   VN_TRY(enqueue_packing(context, host, plan, site, *placed));
+  VN_TRY(clear_gap(context, site.to, packed_code_bytes(plan.shape)));
+  VN_TRY(clear_gap(context, site.to, plan.scales_at() + plan.scale_bytes));
   VN_CUDA(cudaMemcpyAsync(&report, site.report, sizeof(report), cudaMemcpyDeviceToHost, context.stream));
   VN_CUDA(cudaStreamSynchronize(context.stream));
   if (!set_scaling(report, placed->ref)) return nullptr;
@@ -226,6 +236,8 @@ Result<std::shared_ptr<PlacedWeight>> place_as_published(const CudaContext& cont
   const std::int64_t size = upload.size() + upload.factors.size();
   VN_ASSIGN(placed->bytes, allocate_weight_bytes(context, static_cast<std::size_t>(size)));
   VN_ASSIGN(placed->ref, upload_as_published(context, upload, describe(host), placed->bytes.data));
+  VN_TRY(clear_gap(context, placed->bytes.data, upload.codes.size()));
+  VN_TRY(clear_gap(context, placed->bytes.data, aligned(upload.codes.size()) + upload.scales.size()));
   placed->row_factors_at = upload.size();
   placed->size_bytes = size;
   return placed;
