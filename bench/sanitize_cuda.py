@@ -6,8 +6,8 @@
     bench/sanitize_cuda.py --patterns --json FILE                      what racecheck itself can and can't follow
 
 It needs an NVIDIA GPU, CUDA's compute-sanitizer (COMPUTE_SANITIZER names another one than the PATH's) and, of the
-preset `cuda`, conformance_test and racecheck_patterns (CONFORMANCE_TEST and RACECHECK_PATTERNS name them). Each tool has
-the tests dealt out to parts that run --jobs at a time, by the seconds that each test took according to the JSON file or
+preset `cuda`, conformance_test and racecheck_patterns (CONFORMANCE_TEST and RACECHECK_PATTERNS name them). Each tool
+has the tests dealt out to parts that run --jobs at a time, by the seconds that each test took according to the JSON file or
 to bench/results. The exit status is 0 only if every part ended, every test of it passed or skipped itself, and no tool
 had anything to say. racecheck doesn't see everything: LEFT_OUT and PATTERNS say what is left out for it, and why.
 
@@ -320,7 +320,8 @@ def main():
     for tool in arguments.tools:
         counts = results[tool]
         print(f"{tool}: {'clean' if is_clean(counts) else 'NOT CLEAN'}: "
-              f"{counts['passed']} of {counts['tests']} passed, {counts['skipped']} skipped, {counts['failed']} failed; {counts['findings']} findings, "
+              f"{counts['passed']} of {counts['tests']} passed, {counts['skipped']} skipped, "
+              f"{counts['failed']} failed; {counts['findings']} findings, "
               f"{counts['leaks']} leaks; {counts['parts_not_ended']} of {counts['parts']} parts not ended"
               + (f"; left out: {len(LEFT_OUT[tool])} tests" if tool in LEFT_OUT else "")
               + (f"; of misread kernels {counts['findings_about_misread_kernels']} reports"
