@@ -142,6 +142,50 @@ TEST_P(ExpertsConformance, RoutersOfEveryFormat) {
   }
 }
 
+/// Experts whose rows differ in the last bits of an F32, and inputs that differ so: one token, and many.
+TEST_P(ExpertsConformance, RoutersOfF32AreNotRounded) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  constexpr std::int64_t kRouted = 130;
+  constexpr std::int64_t kDim = 192;
+  const Weight router = random_weight({.format = find_plain_format(DType::kF32).value(),
+                                       .layout = WeightLayout::kPlain,
+                                       .rows = kRouted,
+                                       .cols = kDim});
+  for (std::int64_t e = 0; e < kRouted; ++e) {
+    std::byte* const row = mutable_codes(router) + e * router.row_stride;
+    std::memset(row, 0, kDim * 4);
+    const float value = 1.0F + static_cast<float>(e * 37 % kRouted) * 0x1p-22F;
+    std::memcpy(row + (e % 2 == 0 ? 70 : 9) * 4, &value, 4);
+  }
+  const Weight placed = backend->place(router).value();
+  for (const std::int64_t tokens : {1, 400}) {
+    std::vector<float> x(static_cast<std::size_t>(tokens * kDim), 1.0F);
+    for (std::int64_t t = 0; t < tokens; t += 3) x[static_cast<std::size_t>(t * kDim + 9)] = 1.0F - 0x1p-15F;
+    const TestMatrix x_matrix(*backend, tokens, kDim, x);
+    const Buffer ids = backend->allocate(static_cast<std::size_t>(tokens * 8)).value();
+    const Buffer weights = backend->allocate(static_cast<std::size_t>(tokens * 8)).value();
+    RouteArgs args;
+    args.x = x_matrix.view();
+    args.router = &placed;
+    args.top_k = 2;
+    args.ids = static_cast<std::int32_t*>(ids.data());
+    args.weights = static_cast<float*>(weights.data());
+    VN_EXPECT_OK(backend->route_experts(args));
+    VN_EXPECT_OK(backend->synchronize());
+    std::vector<std::int32_t> chosen(static_cast<std::size_t>(tokens * 2));
+    VN_EXPECT_OK(backend->copy_to_host(chosen.data(), ids.data(), chosen.size() * 4));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      std::vector<std::int64_t> expected;
+      for (std::int64_t place = kRouted - 1; expected.size() < 2; --place) {
+        const std::int64_t e = place * 123 % kRouted;  // 37 * 123 = 1 modulo 130
+        if (t % 3 != 0 || e % 2 == 0) expected.push_back(e);
+      }
+      ASSERT_EQ(chosen[static_cast<std::size_t>(2 * t)], expected[0]) << t;
+      ASSERT_EQ(chosen[static_cast<std::size_t>(2 * t + 1)], expected[1]) << t;
+    }
+  }
+}
+
 TEST_P(ExpertsConformance, RoutingDependsOnNoOtherToken) {
   const auto backend = make_backend(GetParam(), Precision::kBf16);
   constexpr std::int64_t kTokens = 345;  // more than are few, and a last group that is not full

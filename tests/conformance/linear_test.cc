@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "format/decode.h"
 #include "format/format_list.h"
@@ -231,6 +232,63 @@ TEST_P(GridConformance, OddTiles) {
   }
 }
 
+class PlainConformance : public BackendTest<> {};
+
+/// A weight of a plain format whose values are given, one row.
+Weight weight_of(DType dtype, const std::vector<float>& values) {
+  const auto cols = static_cast<std::int64_t>(values.size());
+  Weight weight =
+      random_weight({.format = find_plain_format(dtype).value(), .layout = WeightLayout::kPlain, .cols = cols});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kBF16) {
+      const BF16Codec::Code code = BF16Codec::encode(values[i]);
+      std::memcpy(mutable_codes(weight) + i * sizeof(code), &code, sizeof(code));
+    } else {
+      std::memcpy(mutable_codes(weight) + i * sizeof(float), &values[i], sizeof(float));
+    }
+  }
+  return weight;
+}
+
+std::vector<float> multiply_once(Backend& backend, const Weight& host, const std::vector<float>& x) {
+  const Weight weight = backend.place(host).value();
+  const TestMatrix x_matrix(backend, 1, weight.cols, x);
+  const TestMatrix y_matrix(backend, 1, 1);
+  const LinearOutput output = {.weight = &weight, .bias = {}, .y = y_matrix.view()};
+  VN_EXPECT_OK(backend.linear({x_matrix.view(), {&output, 1}}));
+  return y_matrix.read();
+}
+
+/// F32 at the ends of its range, where it is no sum of a few shorter numbers.
+TEST_P(PlainConformance, F32OfAllSizes) {
+  const auto backend = make_backend(GetParam(), Precision::kF32);
+  ASSERT_NE(backend, nullptr);
+  Random random(9);
+  for (const float size : {0x1p-120F, 0x1p-126F, 0x1p-135F, 0x1p127F, 0x1p-60F}) {
+    std::vector<float> values = random.floats(333, size);
+    values[17] = size > 1.0F ? 0x1.FFFFFEp127F : 0x1.ABCDEFp-110F;
+    const std::vector<float> x = random.floats(333, size > 1.0F ? 0x1p-20F : 0x1p20F);
+    const Weight host = weight_of(DType::kF32, values);
+    const std::vector<float> y = multiply_once(*backend, host, x);
+    const Expected expected = expected_product(host, 0, x.data(), Precision::kF32);
+    EXPECT_LE(std::fabs(y[0] - expected.value), expected.bound) << size;
+  }
+}
+
+TEST_P(PlainConformance, NumbersOfBF16AsF32) {
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision);
+    ASSERT_NE(backend, nullptr);
+    if (backend->name() == "cpu") GTEST_SKIP() << "sums them in another order";
+    Random random(9);
+    std::vector<float> values = random.floats(777);
+    for (float& value : values) value = BF16Codec::decode(BF16Codec::encode(value));
+    const std::vector<float> x = random.floats(777);
+    EXPECT_EQ(multiply_once(*backend, weight_of(DType::kF32, values), x),
+              multiply_once(*backend, weight_of(DType::kBF16, values), x));
+  }
+}
+
 std::string parameter_name(const testing::TestParamInfo<Parameter>& info) {
   return std::get<0>(info.param).name() + "_" + std::get<1>(info.param).name;
 }
@@ -239,6 +297,8 @@ INSTANTIATE_TEST_SUITE_P(All, LinearConformance,
                          testing::Combine(testing::ValuesIn(all_backends()), testing::ValuesIn(all_format_cases())),
                          parameter_name);
 INSTANTIATE_TEST_SUITE_P(All, GridConformance, testing::ValuesIn(all_backends()),
+                         [](const auto& parameter) { return parameter.param.name(); });
+INSTANTIATE_TEST_SUITE_P(All, PlainConformance, testing::ValuesIn(all_backends()),
                          [](const auto& parameter) { return parameter.param.name(); });
 
 }  // namespace

@@ -214,7 +214,7 @@ cudaError_t launch_route(const RouteKernelArgs& args, cudaStream_t stream) {
 }  // namespace
 
 bool has_route_kernel(FormatId format, const WeightRef& router) {
-  return router.packing == Packing::kBF16 || (router.packing == Packing::kNone && format_info(format).has_plain);
+  return has_packed_route(router.packing) || (router.packing == Packing::kNone && format_info(format).has_plain);
 }
 
 cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExperts& choice, unsigned* arrivals,
@@ -222,7 +222,7 @@ cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExper
   const WeightRef& weight = logits.router.weight;
   const bool aligned = logits.x_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(logits.x) % 16 == 0;
   const RouteKernelArgs args = {logits, choice, arrivals};
-  if (weight.packing == Packing::kBF16) return route_packed(logits, choice, arrivals, stream);
+  if (has_packed_route(weight.packing)) return route_packed(logits, choice, arrivals, stream);
   cudaError_t error = cudaErrorInvalidValue;
   visit_format(format, [&]<class F>(std::type_identity<F>) {
     if constexpr (HasPlain<F>) {

@@ -33,7 +33,7 @@ struct ChooseExperts {
 /// As choose_experts() of backend/routing.h, for every token.
 [[nodiscard]] cudaError_t choose_experts(const ChooseExperts& args, cudaStream_t stream);
 
-/// True where route() has a kernel for the weight: plain elements, or packed BF16.
+/// True where route() has a kernel for the weight: plain elements, or packed BF16 and F32.
 [[nodiscard]] bool has_route_kernel(FormatId format, const WeightRef& router);
 /// Numbers that `logits` of route() has room for.
 [[nodiscard]] std::int64_t router_sums(const WeightRef& router, std::int64_t tokens);
@@ -41,7 +41,8 @@ struct ChooseExperts {
 /// and zeros again afterwards.
 [[nodiscard]] cudaError_t route(FormatId format, const RouterLogits& logits, const ChooseExperts& choice,
                                 unsigned* arrivals, cudaStream_t stream);
-/// The same for packed BF16. What it leaves in `logits` are router_sums() sums.
+[[nodiscard]] bool has_packed_route(Packing packing);
+/// The same for weights of which has_packed_route() is true. What it leaves in `logits` are router_sums() sums.
 [[nodiscard]] cudaError_t route_packed(const RouterLogits& logits, const ChooseExperts& choice, unsigned* arrivals,
                                        cudaStream_t stream);
 

@@ -1,5 +1,6 @@
-// Routers of packed BF16 on tensor cores: logits and choice in one launch. An fp32 input is the sum of three bf16
-// numbers, so all products are exact.
+// Routers of packed BF16 and F32 on tensor cores: logits and choice in one launch. An fp32 input is the sum of three
+// bf16 numbers, and so is a weight of F32: all products are exact. Of the nine of two fp32 numbers three are left out,
+// which together are below 2^-23 of the whole, as much as one rounding of the sum.
 //
 // Sums are kept apart for each unit of 64 columns, the first terms' and the others'; units are added in their order
 // within a quarter of the columns, then the quarters. Both kernels do that, so what a token's logits are does not
@@ -19,7 +20,7 @@ namespace {
 constexpr int kWarp = 32;
 constexpr int kQuarters = 4;
 constexpr int kGroupTokens = 8;  ///< columns of an instruction
-constexpr int kPieces = pieces_per_unit(Packing::kBF16);
+constexpr int kFragments = 4;    ///< of a unit
 
 struct PackedRouteArgs {
   RouterLogits logits;
@@ -54,6 +55,45 @@ __device__ __forceinline__ void split_columns(const float4& v, FragmentB (&terms
   }
 }
 
+/// What a lane holds of a unit of weights, in registers.
+template <Packing kPacking>
+struct HeldUnit {
+  static constexpr int kPieces = pieces_per_unit(kPacking);
+  static constexpr int kPiecesOfFragment = kPieces / 4;
+  static constexpr int kTerms = kPacking == Packing::kF32 ? 3 : 1;
+  using Fragments = FragmentA[kTerms];
+  uint4 piece[kPieces];
+
+  /// Fragment i's terms.
+  __device__ __forceinline__ void decode(int i, Fragments& terms) const {
+    if constexpr (kTerms == 1) {
+      terms[0] = {{piece[i].x, piece[i].y, piece[i].z, piece[i].w}};
+    } else {
+      const SplitFragment split(piece[2 * i], piece[2 * i + 1]);
+#pragma unroll
+      for (int term = 0; term < kTerms; ++term) terms[term] = split.term[term];
+    }
+  }
+};
+
+/// Which terms are multiplied for UnitSums::rest, the smallest products first.
+struct TermPair {
+  int weight;
+  int input;
+};
+template <int kTerms>
+struct RestPairs;
+template <>
+struct RestPairs<1> {
+  static constexpr int kCount = 2;
+  static __device__ constexpr TermPair at(int i) { return {0, 2 - i}; }
+};
+template <>
+struct RestPairs<3> {
+  static constexpr int kCount = 5;
+  static __device__ constexpr TermPair at(int i) { return i < 3 ? TermPair{2 - i, i} : TermPair{4 - i, i - 3}; }
+};
+
 /// A unit's sums: of the first terms, and of the others.
 struct UnitSums {
   float first[4] = {};
@@ -65,13 +105,11 @@ struct UnitSums {
   }
 };
 
-__device__ __forceinline__ FragmentA fragment_of(const uint4& piece) { return {{piece.x, piece.y, piece.z, piece.w}}; }
-
 /// Where a lane's bytes of a unit begin. A tile too many is the last again.
+template <Packing kPacking>
 __device__ __forceinline__ const std::byte* unit_of(const WeightRef& w, int tile, int unit) {
   const int last = (w.rows + kTileRows - 1) / kTileRows - 1;
-  return w.codes + (std::int64_t{min(tile, last)} * w.units + unit) * unit_bytes(Packing::kBF16) +
-         threadIdx.x % kWarp * 16;
+  return w.codes + (std::int64_t{min(tile, last)} * w.units + unit) * unit_bytes(kPacking) + threadIdx.x % kWarp * 16;
 }
 
 // --- few tokens ------------------------------------------------------------------------------------------------------
@@ -83,6 +121,7 @@ constexpr int kFewStride = 20;  ///< of a token's rows in shared memory: no bank
 
 /// Grid: row tiles, quarters, groups of tokens. Weights are on their way before the input is there. A block leaves its
 /// sums of a quarter in `logits`, [quarter, tokens, experts]; the last to arrive chooses.
+template <Packing kPacking>
 __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __grid_constant__ PackedRouteArgs args) {
   extern __shared__ float choice_memory[];
   __shared__ float sums[kPassUnits][kGroupTokens][kFewStride];
@@ -95,15 +134,17 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __gri
   const int quarter = static_cast<int>(blockIdx.y);
   const int begin = quarter_begin(weight.units, quarter);
   const int end = quarter_begin(weight.units, quarter + 1);
-  uint4 held[kHeldUnits][kPieces];
+  using Unit = HeldUnit<kPacking>;
+  using Rest = RestPairs<Unit::kTerms>;
+  Unit held[kHeldUnits];
   const auto load = [&](int first) {
 #pragma unroll
     for (int h = 0; h < kHeldUnits; ++h) {
       const int unit = first + h * kFewWarps + warp;
       if (unit >= end) continue;
-      const std::byte* const from = unit_of(weight, tile, unit);
+      const std::byte* const from = unit_of<kPacking>(weight, tile, unit);
 #pragma unroll
-      for (int p = 0; p < kPieces; ++p) held[h][p] = load_stream(from + p * kPieceBytes);
+      for (int p = 0; p < Unit::kPieces; ++p) held[h].piece[p] = load_stream(from + p * kPieceBytes);
     }
   };
   load(begin);
@@ -118,12 +159,12 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __gri
       load(first);
       __syncthreads();
     }
-    float4 x[kHeldUnits][kPieces];
+    float4 x[kHeldUnits][kFragments];
 #pragma unroll
     for (int h = 0; h < kHeldUnits; ++h) {
       const int col = (first + h * kFewWarps + warp) * kUnitCols + lane % 4 * 16;
 #pragma unroll
-      for (int p = 0; p < kPieces; ++p) x[h][p] = load_input(args, first_token + lane / 4, col + p * 4);
+      for (int i = 0; i < kFragments; ++i) x[h][i] = load_input(args, first_token + lane / 4, col + i * 4);
     }
 #pragma unroll
     for (int h = 0; h < kHeldUnits; ++h) {
@@ -131,13 +172,16 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __gri
       if (first + place >= end) continue;
       UnitSums unit;
 #pragma unroll
-      for (int p = 0; p < kPieces; ++p) {
+      for (int i = 0; i < kFragments; ++i) {
         FragmentB terms[3];
-        split_columns(x[h][p], terms);
-        const FragmentA a = fragment_of(held[h][p]);
-        multiply_add(unit.first, a, terms[0]);
-        multiply_add(unit.rest, a, terms[2]);
-        multiply_add(unit.rest, a, terms[1]);
+        split_columns(x[h][i], terms);
+        typename Unit::Fragments a;
+        held[h].decode(i, a);
+        multiply_add(unit.first, a[0], terms[0]);
+#pragma unroll
+        for (int pair = 0; pair < Rest::kCount; ++pair) {
+          multiply_add(unit.rest, a[Rest::at(pair).weight], terms[Rest::at(pair).input]);
+        }
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[place][lane % 4 * 2 + i % 2][lane / 4 + i / 2 * 8] = unit.value(i);
@@ -167,24 +211,37 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __gri
 
 // --- many tokens -----------------------------------------------------------------------------------------------------
 
-constexpr int kManyWarps = 16;
-constexpr int kQuarterWarps = kManyWarps / kQuarters;
-constexpr int kManyTokens = 16;
-constexpr int kManyGroups = kManyTokens / kGroupTokens;
-constexpr int kManyTiles = 2;  ///< of a warp
-constexpr int kManyRows = kQuarterWarps * kManyTiles * kTileRows;
-constexpr int kManyStride = kManyRows + 4;  ///< of a token's logits in shared memory: no bank conflicts
+/// A block's part of the logits. Weights of F32 take more registers, and more work to decode: fewer rows and warps,
+/// more tokens.
+template <Packing kPacking>
+struct ManyTile {
+  static constexpr int kWarps = kPacking == Packing::kF32 ? 8 : 16;
+  static constexpr int kQuarterWarps = kWarps / kQuarters;
+  static constexpr int kTiles = kPacking == Packing::kF32 ? 2 : 2;  ///< of a warp
+  static constexpr int kGroups = kPacking == Packing::kF32 ? 4 : 2;
+  static constexpr int kGroupsAtOnce = kPacking == Packing::kF32 ? 2 : 1;
+  static constexpr int kTokens = kGroups * kGroupTokens;
+  static constexpr int kRows = kQuarterWarps * kTiles * kTileRows;
+  static constexpr int kStride = kRows + 4;  ///< of a token's logits in shared memory: no bank conflicts
+  /// What a warp stages of a unit's input: of so many pieces of 8 tokens and half of each lane's 16 columns.
+  static constexpr int kPieces = kGroups * 2 / kQuarterWarps;
 
-/// The input of a unit, in the order of lanes: [group][term][half of the lane's 16 columns][lane].
-using StagedUnit = uint4[kManyGroups][3][2][kWarp];
-/// A little more than the 48 KiB that two sets take: as much as a launch has without being asked for, less what the
-/// block has beside it.
-constexpr std::size_t kStagedBytes = 2 * kQuarters * sizeof(StagedUnit) + 16;
-static_assert(kStagedBytes >= kQuarters * kManyTokens * kManyStride * sizeof(float));
+  /// The input of a unit, in the order of lanes: [group][term][half of the lane's 16 columns][lane].
+  using Staged = uint4[kGroups][3][2][kWarp];
+  /// A little more than two sets take: as much as a launch has without being asked for, less what the block has beside
+  /// it.
+  static constexpr std::size_t kBytes = 2 * kQuarters * sizeof(Staged) + 16;
+  static_assert(kBytes >= kQuarters * kTokens * kStride * sizeof(float));
 
-/// A warp's share of a block: two row tiles, all of its tokens, a quarter of the columns. Four warps share a quarter,
+  using Sums = float[kTiles][kGroups][4];
+};
+
+/// A warp's share of a block: its row tiles, all of its tokens, a quarter of the columns. Four warps share a quarter,
 /// and stage its input.
+template <Packing kPacking>
 struct ManyWarp {
+  using Tile = ManyTile<kPacking>;
+  using Input = float4[Tile::kPieces][2];
   int quarter;
   int part;  ///< which of the quarter's warps
   int lane;
@@ -192,103 +249,136 @@ struct ManyWarp {
   /// Where there are few tiles the warps that have some are spread over the schedulers.
   __device__ ManyWarp() {
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    quarter = warp / kQuarterWarps;
-    part = (warp + quarter) % kQuarterWarps;
+    quarter = warp / Tile::kQuarterWarps;
+    part = (warp + quarter) % Tile::kQuarterWarps;
     lane = static_cast<int>(threadIdx.x) % kWarp;
   }
-  [[nodiscard]] __device__ int group() const { return part / 2; }
-  [[nodiscard]] __device__ int half() const { return part % 2; }
+  [[nodiscard]] __device__ int group(int piece) const { return (part * Tile::kPieces + piece) / 2; }
+  [[nodiscard]] __device__ int half(int piece) const { return (part * Tile::kPieces + piece) % 2; }
 
-  /// The eight columns of a unit that the lane stages.
-  __device__ __forceinline__ void load(const PackedRouteArgs& args, int unit, float4 (&x)[2]) const {
-    const std::int64_t token = std::int64_t{blockIdx.y} * kManyTokens + group() * kGroupTokens + lane / 4;
-    const int col = unit * kUnitCols + lane % 4 * 16 + half() * 8;
-    x[0] = load_input(args, token, col);
-    x[1] = load_input(args, token, col + 4);
-  }
-  __device__ __forceinline__ void stage(const float4 (&x)[2], StagedUnit& to) const {
-    FragmentB terms[2][3];
-    split_columns(x[0], terms[0]);
-    split_columns(x[1], terms[1]);
+  /// The columns of a unit that the lane stages, eight a piece.
+  __device__ __forceinline__ void load(const PackedRouteArgs& args, int unit, Input& x) const {
 #pragma unroll
-    for (int term = 0; term < 3; ++term) {
-      to[group()][term][half()][lane] =
-          make_uint4(terms[0][term].word[0], terms[0][term].word[1], terms[1][term].word[0], terms[1][term].word[1]);
+    for (int piece = 0; piece < Tile::kPieces; ++piece) {
+      const std::int64_t token = std::int64_t{blockIdx.y} * Tile::kTokens + group(piece) * kGroupTokens + lane / 4;
+      const int col = unit * kUnitCols + lane % 4 * 16 + half(piece) * 8;
+      x[piece][0] = load_input(args, token, col);
+      x[piece][1] = load_input(args, token, col + 4);
+    }
+  }
+  __device__ __forceinline__ void stage(const Input& x, typename Tile::Staged& to) const {
+#pragma unroll
+    for (int piece = 0; piece < Tile::kPieces; ++piece) {
+      FragmentB terms[2][3];
+      split_columns(x[piece][0], terms[0]);
+      split_columns(x[piece][1], terms[1]);
+#pragma unroll
+      for (int term = 0; term < 3; ++term) {
+        to[group(piece)][term][half(piece)][lane] =
+            make_uint4(terms[0][term].word[0], terms[0][term].word[1], terms[1][term].word[0], terms[1][term].word[1]);
+      }
     }
   }
   /// For the quarter's warps.
   __device__ __forceinline__ void synchronize() const {
-    asm volatile("bar.sync %0, %1;\n" ::"r"(quarter + 1), "n"(kQuarterWarps * kWarp) : "memory");
+    asm volatile("bar.sync %0, %1;\n" ::"r"(quarter + 1), "n"(Tile::kQuarterWarps * kWarp) : "memory");
   }
 };
 
-using ManySums = float[kManyTiles][kManyGroups][4];
+/// The weights of a unit for all tiles of a warp, and where the next unit's are.
+template <Packing kPacking>
+struct ManyWeights {
+  using Tile = ManyTile<kPacking>;
+  using Unit = HeldUnit<kPacking>;
+  Unit held[Tile::kTiles];
+  const std::byte* codes[Tile::kTiles];
 
-/// One unit; `codes` are of the unit that follows, or null, and take the place of those used.
-__device__ __forceinline__ void multiply_unit(uint4 (&held)[kManyTiles][kPieces],
-                                              const std::byte* const (&codes)[kManyTiles], bool goes_on,
-                                              const StagedUnit& input, int lane, ManySums& totals) {
-  UnitSums sums[kManyTiles][kManyGroups];
+  /// Those of fragment i, once the unit in front needs it no more.
+  __device__ __forceinline__ void load(int i) {
+    constexpr int kPieces = Unit::kPiecesOfFragment;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+    for (int tile = 0; tile < Tile::kTiles; ++tile) {
 #pragma unroll
-    for (int group = 0; group < kManyGroups; ++group) {
-      uint4 b[3];
+      for (int p = i * kPieces; p < (i + 1) * kPieces; ++p) {
+        held[tile].piece[p] = __ldg(reinterpret_cast<const uint4*>(codes[tile] + p * kPieceBytes));
+      }
+    }
+  }
+  __device__ __forceinline__ void step() {
 #pragma unroll
-      for (int term = 0; term < 3; ++term) b[term] = input[group][term][half][lane];
+    for (int tile = 0; tile < Tile::kTiles; ++tile) codes[tile] += unit_bytes(kPacking);
+  }
+};
+
+/// One unit; where it goes on, the weights of the unit that follows take the place of those used.
+template <Packing kPacking>
+__device__ __forceinline__ void multiply_unit(ManyWeights<kPacking>& weights, bool goes_on,
+                                              const typename ManyTile<kPacking>::Staged& input, int lane,
+                                              typename ManyTile<kPacking>::Sums& totals) {
+  using Tile = ManyTile<kPacking>;
+  using Unit = HeldUnit<kPacking>;
+  using Rest = RestPairs<Unit::kTerms>;
+  constexpr int kAtOnce = Tile::kGroupsAtOnce;
+  UnitSums sums[Tile::kTiles][Tile::kGroups];
 #pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        const auto fragment = [&](int term) {
-          return p == 0 ? FragmentB{{b[term].x, b[term].y}} : FragmentB{{b[term].z, b[term].w}};
-        };
+  for (int i = 0; i < kFragments; ++i) {
+    typename Unit::Fragments a[Tile::kTiles];
 #pragma unroll
-        for (int tile = 0; tile < kManyTiles; ++tile) {
-          multiply_add(sums[tile][group].first, fragment_of(held[tile][half * 2 + p]), fragment(0));
-        }
+    for (int tile = 0; tile < Tile::kTiles; ++tile) weights.held[tile].decode(i, a[tile]);
+    if (goes_on && Unit::kTerms > 1) weights.load(i);
 #pragma unroll
-        for (int term = 2; term > 0; --term) {
+    for (int first = 0; first < Tile::kGroups; first += kAtOnce) {
+      FragmentB b[kAtOnce][3];
 #pragma unroll
-          for (int tile = 0; tile < kManyTiles; ++tile) {
-            multiply_add(sums[tile][group].rest, fragment_of(held[tile][half * 2 + p]), fragment(term));
-          }
+      for (int j = 0; j < kAtOnce * 3; ++j) {
+        const uint4* const from = &input[first + j / 3][j % 3][i / 2][lane];
+        const auto* const words = reinterpret_cast<const std::uint32_t*>(from) + i % 2 * 2;
+        b[j / 3][j % 3].word[0] = words[0];
+        b[j / 3][j % 3].word[1] = words[1];
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce * Tile::kTiles; ++j) {
+        const int group = j / Tile::kTiles;
+        const int tile = j % Tile::kTiles;
+        multiply_add(sums[tile][first + group].first, a[tile][0], b[group][0]);
+      }
+#pragma unroll
+      for (int pair = 0; pair < Rest::kCount; ++pair) {
+#pragma unroll
+        for (int j = 0; j < kAtOnce * Tile::kTiles; ++j) {
+          const int group = j / Tile::kTiles;
+          const int tile = j % Tile::kTiles;
+          multiply_add(sums[tile][first + group].rest, a[tile][Rest::at(pair).weight], b[group][Rest::at(pair).input]);
         }
       }
     }
-    if (!goes_on) continue;
-#pragma unroll
-    for (int i = 0; i < 2 * kManyTiles; ++i) {
-      const int piece = half * 2 + i % 2;
-      held[i / 2][piece] = __ldg(reinterpret_cast<const uint4*>(codes[i / 2] + piece * kPieceBytes));
-    }
+    if (goes_on && Unit::kTerms == 1) weights.load(i);
   }
 #pragma unroll
-  for (int i = 0; i < kManyTiles * kManyGroups * 4; ++i) {
-    float& total = totals[i / 4 / kManyGroups][i / 4 % kManyGroups][i % 4];
-    total = __fadd_rn(total, sums[i / 4 / kManyGroups][i / 4 % kManyGroups].value(i % 4));
+  for (int i = 0; i < Tile::kTiles * Tile::kGroups * 4; ++i) {
+    float& total = totals[i / 4 / Tile::kGroups][i / 4 % Tile::kGroups][i % 4];
+    total = __fadd_rn(total, sums[i / 4 / Tile::kGroups][i / 4 % Tile::kGroups].value(i % 4));
   }
 }
-
 /// The sums of the warp's quarter.
-__device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, const ManyWarp& warp,
-                                                 StagedUnit (*staged)[kQuarters], ManySums& totals) {
+template <Packing kPacking>
+__device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, const ManyWarp<kPacking>& warp,
+                                                 typename ManyTile<kPacking>::Staged (*staged)[kQuarters],
+                                                 typename ManyTile<kPacking>::Sums& totals) {
+  constexpr int kTiles = ManyTile<kPacking>::kTiles;
   const WeightRef& weight = args.logits.router.weight;
   const int begin = quarter_begin(weight.units, warp.quarter);
   const int end = quarter_begin(weight.units, warp.quarter + 1);
-  const int tile = (static_cast<int>(blockIdx.x) * kQuarterWarps + warp.part) * kManyTiles;
+  const int tile = (static_cast<int>(blockIdx.x) * ManyTile<kPacking>::kQuarterWarps + warp.part) * kTiles;
   const bool has_rows = tile * kTileRows < weight.rows && begin < end;
-  const std::byte* codes[kManyTiles];
-  uint4 held[kManyTiles][kPieces];
+  ManyWeights<kPacking> weights;
 #pragma unroll
-  for (int i = 0; i < kManyTiles; ++i) {
-    codes[i] = unit_of(weight, tile + i, begin);
+  for (int i = 0; i < kTiles; ++i) weights.codes[i] = unit_of<kPacking>(weight, tile + i, begin);
 #pragma unroll
-    for (int p = 0; p < kPieces && has_rows; ++p) {
-      held[i][p] = __ldg(reinterpret_cast<const uint4*>(codes[i] + p * kPieceBytes));
-    }
-  }
+  for (int i = 0; i < kFragments && has_rows; ++i) weights.load(i);
   wait_for_predecessor();
   if (begin == end) return;
-  float4 x[2];
+  typename ManyWarp<kPacking>::Input x;
   warp.load(args, begin, x);
   warp.stage(x, staged[0][warp.quarter]);
   warp.load(args, begin + 1, x);  // zeros beyond the last column
@@ -298,51 +388,54 @@ __device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, co
     const int set = (unit - begin) % 2;
     if (unit + 1 < end) warp.stage(x, staged[1 - set][warp.quarter]);
     if (unit + 2 < end) warp.load(args, unit + 2, x);
-#pragma unroll
-    for (int i = 0; i < kManyTiles; ++i) codes[i] += unit_bytes(Packing::kBF16);
-    if (has_rows) multiply_unit(held, codes, unit + 1 < end, staged[set][warp.quarter], warp.lane, totals);
+    weights.step();
+    if (has_rows) multiply_unit<kPacking>(weights, unit + 1 < end, staged[set][warp.quarter], warp.lane, totals);
     warp.synchronize();
   }
 }
 
 /// Grid: tiles of experts, tiles of tokens.
-__global__ void __launch_bounds__(kManyWarps* kWarp, 1)
+template <Packing kPacking>
+__global__ void __launch_bounds__(ManyTile<kPacking>::kWarps* kWarp, 1)
     route_many_kernel(const __grid_constant__ PackedRouteArgs args) {
   extern __shared__ __align__(16) unsigned char memory[];
   release_successor();
-  const ManyWarp warp;
-  ManySums totals = {};
-  multiply_quarter(args, warp, reinterpret_cast<StagedUnit(*)[kQuarters]>(memory), totals);
+  using Tile = ManyTile<kPacking>;
+  const ManyWarp<kPacking> warp;
+  typename Tile::Sums totals = {};
+  multiply_quarter<kPacking>(args, warp, reinterpret_cast<typename Tile::Staged(*)[kQuarters]>(memory), totals);
   __syncthreads();
-  auto* const sums = reinterpret_cast<float*>(memory);  // [quarter][token][kManyStride]
+  auto* const sums = reinterpret_cast<float*>(memory);  // [quarter][token][Tile::kStride]
 #pragma unroll
-  for (int i = 0; i < kManyTiles * kManyGroups * 4; ++i) {
-    const int tile = i / 4 / kManyGroups;
-    const int group = i / 4 % kManyGroups;
-    const int row = (warp.part * kManyTiles + tile) * kTileRows + warp.lane / 4 + i % 4 / 2 * 8;
+  for (int i = 0; i < Tile::kTiles * Tile::kGroups * 4; ++i) {
+    const int tile = i / 4 / Tile::kGroups;
+    const int group = i / 4 % Tile::kGroups;
+    const int row = (warp.part * Tile::kTiles + tile) * kTileRows + warp.lane / 4 + i % 4 / 2 * 8;
     const int column = group * kGroupTokens + warp.lane % 4 * 2 + i % 2;
-    sums[(warp.quarter * kManyTokens + column) * kManyStride + row] = totals[tile][group][i % 4];
+    sums[(warp.quarter * Tile::kTokens + column) * Tile::kStride + row] = totals[tile][group][i % 4];
   }
   __syncthreads();
   const WeightRef& weight = args.logits.router.weight;
-  const std::int64_t first_token = std::int64_t{blockIdx.y} * kManyTokens;
-  for (int i = static_cast<int>(threadIdx.x); i < kManyTokens * kManyRows; i += kManyWarps * kWarp) {
-    const int row = static_cast<int>(blockIdx.x) * kManyRows + i % kManyRows;
-    const int column = i / kManyRows;
+  const std::int64_t first_token = std::int64_t{blockIdx.y} * Tile::kTokens;
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::kTokens * Tile::kRows; i += Tile::kWarps * kWarp) {
+    const int row = static_cast<int>(blockIdx.x) * Tile::kRows + i % Tile::kRows;
+    const int column = i / Tile::kRows;
     if (row >= weight.rows || first_token + column >= args.logits.tokens) continue;
-    const float* const from = sums + column * kManyStride + i % kManyRows;
+    const float* const from = sums + column * Tile::kStride + i % Tile::kRows;
     float sum = from[0];
 #pragma unroll
-    for (int q = 1; q < kQuarters; ++q) sum = __fadd_rn(sum, from[q * kManyTokens * kManyStride]);
+    for (int q = 1; q < kQuarters; ++q) sum = __fadd_rn(sum, from[q * Tile::kTokens * Tile::kStride]);
     args.logits.logits[(first_token + column) * weight.rows + row] =
         finish_product(args.logits.router, row, sum, nullptr);
   }
   if (!arrives_last(args.arrivals + blockIdx.y, gridDim.x)) return;
-  const int number = static_cast<int>(threadIdx.x) / kWarp;
-  if (first_token + number >= args.logits.tokens) return;
   const int words = ChoiceMemory::words(args.choice.experts, args.choice.top_k);
-  choose_for(args.choice, first_token + number,
-             ChoiceMemory::at(reinterpret_cast<float*>(memory) + number * words, args.choice.experts));
+  const int number = static_cast<int>(threadIdx.x) / kWarp;
+  float* const own = reinterpret_cast<float*>(memory) + number * words;
+  for (int t = number; t < Tile::kTokens && first_token + t < args.logits.tokens; t += Tile::kWarps) {
+    choose_for(args.choice, first_token + t, ChoiceMemory::at(own, args.choice.experts));
+    __syncwarp();
+  }
 }
 
 /// Whether the columns' quarters are shared out to blocks.
@@ -351,10 +444,29 @@ bool has_few_tokens(const WeightRef& router, std::int64_t tokens) {
   return tokens * ((router.rows + kTileRows - 1) / kTileRows) <= kMostTiles;
 }
 
+template <Packing kPacking>
+cudaError_t launch_route(const PackedRouteArgs& args, cudaStream_t stream) {
+  using Tile = ManyTile<kPacking>;
+  const WeightRef& weight = args.logits.router.weight;
+  const std::size_t choice_bytes =
+      static_cast<std::size_t>(ChoiceMemory::words(args.choice.experts, args.choice.top_k)) * sizeof(float);
+  const auto parts_of = [](std::int64_t size, int part) { return static_cast<unsigned>((size + part - 1) / part); };
+  if (has_few_tokens(weight, args.logits.tokens)) {
+    const dim3 grid(parts_of(weight.rows, kTileRows), kQuarters, parts_of(args.logits.tokens, kGroupTokens));
+    return launch_dependent(route_few_kernel<kPacking>, grid, kFewWarps * kWarp, kFewWarps * choice_bytes, stream,
+                            args);
+  }
+  const dim3 grid(parts_of(weight.rows, Tile::kRows), parts_of(args.logits.tokens, Tile::kTokens));
+  return launch_dependent(route_many_kernel<kPacking>, grid, Tile::kWarps * kWarp,
+                          std::max(Tile::kBytes, Tile::kWarps * choice_bytes), stream, args);
+}
+
 }  // namespace
 
+bool has_packed_route(Packing packing) { return packing == Packing::kBF16 || packing == Packing::kF32; }
+
 std::int64_t router_sums(const WeightRef& router, std::int64_t tokens) {
-  const bool are_apart = router.packing == Packing::kBF16 && has_few_tokens(router, tokens);
+  const bool are_apart = has_packed_route(router.packing) && has_few_tokens(router, tokens);
   return tokens * router.rows * (are_apart ? kQuarters : 1);
 }
 
@@ -364,16 +476,8 @@ cudaError_t route_packed(const RouterLogits& logits, const ChooseExperts& choice
   const bool is_whole =
       logits.x_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(logits.x) % 16 == 0 && weight.cols % 4 == 0;
   const PackedRouteArgs args = {logits, choice, arrivals, is_whole};
-  const std::size_t choice_bytes =
-      static_cast<std::size_t>(ChoiceMemory::words(choice.experts, choice.top_k)) * sizeof(float);
-  const auto parts_of = [](std::int64_t size, int part) { return static_cast<unsigned>((size + part - 1) / part); };
-  if (has_few_tokens(weight, logits.tokens)) {
-    const dim3 grid(parts_of(weight.rows, kTileRows), kQuarters, parts_of(logits.tokens, kGroupTokens));
-    return launch_dependent(route_few_kernel, grid, kFewWarps * kWarp, kFewWarps * choice_bytes, stream, args);
-  }
-  const dim3 grid(parts_of(weight.rows, kManyRows), parts_of(logits.tokens, kManyTokens));
-  return launch_dependent(route_many_kernel, grid, kManyWarps * kWarp,
-                          std::max(kStagedBytes, kManyWarps * choice_bytes), stream, args);
+  return weight.packing == Packing::kF32 ? launch_route<Packing::kF32>(args, stream)
+                                         : launch_route<Packing::kBF16>(args, stream);
 }
 
 }  // namespace vernier::cuda

@@ -104,6 +104,7 @@ __device__ inline float decode_packed(const WeightRef& w, int row, int col) {
   const std::uint32_t code = unpack_code(w.packing, words, row % kTileRows, col % kUnitCols);
   if (w.packing == Packing::kBF16) return BF16Codec::decode(static_cast<BF16Codec::Code>(code));
   if (w.packing == Packing::kF16) return F16Codec::decode(static_cast<F16Codec::Code>(code));
+  if (w.packing == Packing::kF32) return F32Codec::decode(code);
   if (code_bits(w.packing) == 8) return E4M3Codec::decode(static_cast<E4M3Codec::Code>(code));
   const std::int64_t chunk = row / kTileRows * shape.chunks + col / kChunkCols;
   const int block = col % kChunkCols / scale_cols(w.packing);

@@ -59,6 +59,30 @@ __device__ __forceinline__ Bf16Terms split_terms(float value) {
   return {{first, second, rest - second}};
 }
 
+/// Two numbers as pairs of the bf16 whose sums they are, each term what is nearest to the rest. Not for infinity, NaN
+/// and what rounds to infinity.
+struct Bf16Pairs {
+  std::uint32_t term[3];
+};
+__device__ __forceinline__ Bf16Pairs split_pair(float low, float high) {
+  Bf16Pairs pairs;
+#pragma unroll
+  for (int i = 0; i < 3; ++i) {
+    pairs.term[i] = round_pair(low, high);
+    low = __fsub_rn(low, __uint_as_float(pairs.term[i] << 16));
+    high = __fsub_rn(high, __uint_as_float(pairs.term[i] & 0xFFFF0000));
+  }
+  return pairs;
+}
+/// Whether a number is the sum of what split_pair() makes of it: not of numbers with bits below bf16's smallest.
+__device__ __forceinline__ bool can_split(float value) {
+  const Bf16Pairs pairs = split_pair(value, 0.0F);
+  float rest = value;
+#pragma unroll
+  for (const std::uint32_t term : pairs.term) rest = __fsub_rn(rest, __uint_as_float(term << 16));
+  return rest == 0.0F;
+}
+
 /// The sum of the products with the three terms of an fp32 input. Infinity and NaN come from the first alone: the
 /// others would make infinity times zero of it.
 __device__ __forceinline__ float add_terms(float first, float second, float third) {

@@ -22,6 +22,7 @@ constexpr Packing packing_for() {
     if constexpr (std::is_same_v<Element, E4M3Codec> && std::is_same_v<Scale, GridScale>) return Packing::kE4M3ByGrid;
     if constexpr (std::is_same_v<Element, BF16Codec> && std::is_same_v<Scale, NoScale>) return Packing::kBF16;
     if constexpr (std::is_same_v<Element, F16Codec> && std::is_same_v<Scale, NoScale>) return Packing::kF16;
+    if constexpr (std::is_same_v<Element, F32Codec> && std::is_same_v<Scale, NoScale>) return Packing::kF32;
   }
   return Packing::kNone;
 }
@@ -29,7 +30,8 @@ constexpr Packing packing_for() {
 /// Reads a weight of format F whose packing_for() is not kNone.
 template <class F, WeightLayout kLayout>
 struct PackSource {
-  static constexpr bool kHasScales = scale_cols(packing_for<F>()) > 0;
+  static constexpr Packing kPacking = packing_for<F>();
+  static constexpr bool kHasScales = scale_cols(kPacking) > 0;
   const std::byte* codes;
   std::int64_t row_stride;
   const std::byte* scales;  ///< kSeparate, without a grid
@@ -58,6 +60,16 @@ struct PackSource {
     }
   }
 };
+
+/// The same weight of F32 as BF16, which its numbers are.
+template <class Source>
+struct UpperHalves {
+  static constexpr bool kHasScales = false;
+  Source source;
+  VN_HOST_DEVICE std::uint32_t code(std::int64_t row, std::int64_t col) const { return source.code(row, col) >> 16; }
+};
+/// Whether bits of F32, or those of any number of them or-ed, are BF16's.
+VN_HOST_DEVICE constexpr bool is_upper_half(std::uint32_t bits) { return (bits & 0xFFFFU) == 0; }
 
 /// Calls function(source) with the PackSource of a weight that can be packed.
 template <class Function>

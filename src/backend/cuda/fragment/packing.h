@@ -12,6 +12,7 @@
 //                             of   a0   a2   a3   a1    a3      a0     a1     a2        first columns; a2, a3: second
 //   8-bit codes   2 pieces  words (fragment 2p: row g, g + 8; fragment 2p + 1: row g, g + 8), bytes: columns 0, 2, 1, 3
 //   16 bits       4 pieces  piece p = fragment p as it is
+//   32 bits       8 pieces  piece 2p: a0 and a1 of fragment p, the low half's number first; piece 2p + 1: a2 and a3
 //
 // Block scales of 4-bit codes: 8 bytes a lane (or, with 32 columns a block, for each two lanes) and chunk: for each
 // unit those of rows g and g + 8.
@@ -46,6 +47,7 @@ enum class Packing : std::uint8_t {
   kGroups3Super,  ///< 3 bits, integer scales of 16 columns under an f16 of 256
   kGroups6Super,  ///< the same with 6 bits
   kF16,           ///< each the sum of two bf16 numbers
+  kF32,           ///< each the sum of three bf16 numbers
 };
 
 constexpr int kTileRows = 16;
@@ -57,6 +59,7 @@ constexpr int kPieceBytes = 512;  ///< 16 of each lane
 
 VN_HOST_DEVICE constexpr int code_bits(Packing packing) {
   if (packing == Packing::kE2M1ByE4M3 || packing == Packing::kE2M1ByE8M0) return 4;
+  if (packing == Packing::kF32) return 32;
   return packing == Packing::kBF16 || packing == Packing::kF16 ? 16 : 8;
 }
 VN_HOST_DEVICE constexpr int pieces_per_unit(Packing packing) { return code_bits(packing) / 4; }
@@ -100,6 +103,7 @@ VN_HOST_DEVICE constexpr int word_of(Packing packing, const UnitPlace& at) {
   switch (code_bits(packing)) {
     case 4: return at.lane * 4 + at.fragment;
     case 8: return at.fragment / 2 * 128 + at.lane * 4 + at.fragment % 2 * 2 + at.register_index % 2;
+    case 32: return at.fragment * 256 + at.register_index / 2 * 128 + at.lane * 4 + at.register_index % 2 * 2 + at.half;
     default: return at.fragment * 128 + at.lane * 4 + at.register_index;
   }
 }
@@ -127,6 +131,9 @@ VN_HOST_DEVICE std::uint32_t pack_word(Packing packing, int word, Get get) {
       const UnitPlace at = {lane, word / 128 * 2 + word % 4 / 2, i / 2 * 2 + word % 2, i % 2};
       bits |= static_cast<std::uint32_t>(get(place_row(at), place_col(at))) << byte_shift(at);
     }
+  } else if (code_bits(packing) == 32) {
+    const UnitPlace at = {lane, word / 256, word / 128 % 2 * 2 + word % 4 / 2, word % 2};
+    bits = get(place_row(at), place_col(at));
   } else {
     for (int half = 0; half < 2; ++half) {
       const UnitPlace at = {lane, word / 128, word % 4, half};
@@ -148,6 +155,7 @@ VN_HOST_DEVICE inline std::uint32_t unpack_code(Packing packing, const std::uint
     return sign << 3 | (word >> (magnitude_bit(at.register_index) + 16 * at.half) & 7U);
   }
   if (code_bits(packing) == 8) return word >> byte_shift(at) & 0xFFU;
+  if (code_bits(packing) == 32) return word;
   return word >> (16 * at.half) & 0xFFFFU;
 }
 

@@ -3,7 +3,7 @@
 //
 // Every stage struct has: kUnits, units loaded together; load(); decode(), the four fragments of one unit; and
 // kGridCols, columns under one scale of a grid (0: none). Where values are sums of two bf16 numbers, decode_rest()
-// gives the smaller ones.
+// gives the smaller ones; where of three, decode_last() the smallest.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -179,10 +179,67 @@ struct HalfStage : PlainStage {
   }
 };
 
+/// A fragment of F32, two pieces, as the three fragments whose sum it is.
+struct SplitFragment {
+  FragmentA term[3];
+  __device__ __forceinline__ SplitFragment(const uint4& first, const uint4& second) {
+    const uint4 piece[2] = {first, second};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int word = i % 2 * 2;
+      const Bf16Pairs pairs =
+          split_pair(__uint_as_float(word_of(piece[i / 2], word)), __uint_as_float(word_of(piece[i / 2], word + 1)));
+#pragma unroll
+      for (int t = 0; t < 3; ++t) term[t].word[i] = pairs.term[t];
+    }
+  }
+};
+
+struct FullStage {
+  static constexpr int kUnits = 1;
+  static constexpr int kGridCols = 0;
+  static constexpr int kGroupCols = 0;
+  uint4 codes[8];
+
+  __device__ __forceinline__ void load(const TileCursor& at, int unit) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      codes[i] = load_stream(at.codes + unit * (8 * kPieceBytes) + i * kPieceBytes + at.lane * 16);
+  }
+  __device__ __forceinline__ void decode(int, std::uint32_t, FragmentA (&out)[4]) const { split(0, out); }
+  __device__ __forceinline__ void decode_rest(int, FragmentA (&out)[4]) const { split(1, out); }
+  __device__ __forceinline__ void decode_last(int, FragmentA (&out)[4]) const { split(2, out); }
+
+ private:
+  __device__ __forceinline__ void split(int term, FragmentA (&out)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = SplitFragment(codes[2 * i], codes[2 * i + 1]).term[term];
+  }
+};
+
 template <class Stage>
 concept HasRest = requires(const Stage& stage, FragmentA (&out)[4]) {
   stage.decode_rest(0, out);
 };
+template <class Stage>
+concept HasLast = requires(const Stage& stage, FragmentA (&out)[4]) {
+  stage.decode_last(0, out);
+};
+/// Calls use(fragments) with the fragments of each term of unit i, the smallest first.
+template <class Stage, class Use>
+__device__ __forceinline__ void decode_terms(const Stage& stage, int i, std::uint32_t scale_bias, Use use) {
+  FragmentA a[4];
+  if constexpr (HasLast<Stage>) {
+    stage.decode_last(i, a);
+    use(a);
+  }
+  if constexpr (HasRest<Stage>) {
+    stage.decode_rest(i, a);
+    use(a);
+  }
+  stage.decode(i, scale_bias, a);
+  use(a);
+}
 
 template <Packing kPacking>
 struct StageOf {
@@ -203,6 +260,10 @@ struct StageOf<Packing::kBF16> {
 template <>
 struct StageOf<Packing::kF16> {
   using Type = HalfStage;
+};
+template <>
+struct StageOf<Packing::kF32> {
+  using Type = FullStage;
 };
 
 /// The same, one unit at a time.
@@ -225,6 +286,10 @@ struct UnitStageOf<Packing::kBF16> {
 template <>
 struct UnitStageOf<Packing::kF16> {
   using Type = HalfStage;
+};
+template <>
+struct UnitStageOf<Packing::kF32> {
+  using Type = FullStage;
 };
 
 /// Bytes through which a row's grid scales are found: [.., cols / 128] of fp32.

@@ -186,13 +186,7 @@ struct NarrowProduct {
                                                        const InputUnit& b, Sums& sums) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      FragmentA a[4];
-      if constexpr (HasRest<Stage>) {
-        stage[tile].decode_rest(i, a);
-        multiply_fragments(a, b, sums[tile]);
-      }
-      stage[tile].decode(i, bias[tile], a);
-      multiply_fragments(a, b, sums[tile]);
+      decode_terms(stage[tile], i, bias[tile], [&](const FragmentA(&a)[4]) { multiply_fragments(a, b, sums[tile]); });
     }
   }
   static __device__ __forceinline__ void multiply_fragments(const FragmentA (&a)[4], const InputUnit& b,

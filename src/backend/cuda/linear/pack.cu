@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "backend/cuda/fragment/group_source.h"
+#include "backend/cuda/fragment/mma.cuh"
 #include "backend/cuda/fragment/pack_source.h"
 #include "backend/cuda/linear/pack.h"
 
@@ -33,6 +34,8 @@ __global__ void __launch_bounds__(kThreads)
       for (int half = 0; half < 2; ++half) {
         if (!F16Codec::is_finite(static_cast<F16Codec::Code>(word >> (16 * half)))) report->unfit = 1;
       }
+    } else if (extent.shape.packing == Packing::kF32) {
+      if (!can_split(__uint_as_float(word))) report->unfit = 1;
     }
   }
 }
@@ -102,8 +105,15 @@ cudaError_t pack_weight(const PackJob& job, cudaStream_t stream) {
   }
   const PackExtent extent = {job.shape, job.from.rows, job.from.cols};
   visit_pack_source(job.format, job.layout, job.from, [&]<class Source>(const Source& source) {
-    pack_codes_kernel<<<blocks_for(job.shape.code_bytes() / 4), kThreads, 0, stream>>>(
-        source, extent, reinterpret_cast<std::uint32_t*>(job.codes), job.report);
+    const unsigned blocks = blocks_for(job.shape.code_bytes() / 4);
+    auto* const codes = reinterpret_cast<std::uint32_t*>(job.codes);
+    if constexpr (Source::kPacking == Packing::kF32) {
+      if (job.shape.packing == Packing::kBF16) {
+        pack_codes_kernel<<<blocks, kThreads, 0, stream>>>(UpperHalves<Source>{source}, extent, codes, job.report);
+        return;
+      }
+    }
+    pack_codes_kernel<<<blocks, kThreads, 0, stream>>>(source, extent, codes, job.report);
     if constexpr (Source::kHasScales) {
       pack_scales_kernel<<<blocks_for(job.shape.scale_bytes()), kThreads, 0, stream>>>(
           source, extent, reinterpret_cast<std::uint8_t*>(job.scales), job.report);

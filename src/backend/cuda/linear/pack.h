@@ -10,7 +10,7 @@ namespace vernier::cuda {
 
 /// What packing found out on its way.
 struct PackReport {
-  std::int32_t unfit = 0;       ///< codes or scales that packed weights cannot hold: NaN, or a scale's sign
+  std::int32_t unfit = 0;       ///< codes or scales that packed weights cannot hold: NaN, a scale's sign, F32's range
   std::int32_t smallest = 255;  ///< of the scale codes
   std::int32_t largest = 0;
 };

@@ -104,6 +104,20 @@ Packing packing_of(const Weight& host) {
   return odd_grid ? Packing::kNone : packing;
 }
 
+/// The same of a weight in host memory whose numbers decide as well: many a file has BF16's as F32.
+Packing best_packing(const Weight& host, const StoredRows& codes) {
+  const Packing packing = packing_of(host);
+  if (packing != Packing::kF32) return packing;
+  std::vector<std::uint32_t> row(static_cast<std::size_t>(host.cols));
+  for (std::int64_t r = 0; r < codes.rows; ++r) {
+    std::memcpy(row.data(), codes.data + r * codes.stride, static_cast<std::size_t>(codes.row_bytes));
+    std::uint32_t any = 0;
+    for (const std::uint32_t bits : row) any |= bits;
+    if (!is_upper_half(any)) return Packing::kF32;
+  }
+  return Packing::kBF16;
+}
+
 /// Grid scales, [rows, cols] as they were but in fp32.
 std::vector<float> grid_of(const Weight& host, const StoredRows& scales) {
   std::vector<float> grid;
@@ -159,9 +173,9 @@ struct PackPlan {
   [[nodiscard]] std::int64_t size() const { return scales_at() + aligned(scale_bytes); }
 };
 
-PackPlan plan_packing(const Weight& host, const Upload& upload) {
+PackPlan plan_packing(const Weight& host, const Upload& upload, Packing packing) {
   PackPlan plan;
-  plan.shape = packed_shape(packing_of(host), host.rows, host.cols);
+  plan.shape = packed_shape(packing, host.rows, host.cols);
   const bool has_grid = plan.shape.packing == Packing::kE4M3ByGrid;
   if (has_grid) plan.grid = grid_of(host, upload.scales);
   plan.scale_bytes = has_grid ? static_cast<std::int64_t>(plan.grid.size()) * 4 : plan.shape.scale_bytes();
@@ -206,8 +220,9 @@ Status enqueue_packing(const CudaContext& context, const Weight& host, const Pac
 }
 
 /// Uploads and packs. Null where the numbers don't allow it.
-Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const Weight& host, const Upload& upload) {
-  const PackPlan plan = plan_packing(host, upload);
+Result<std::shared_ptr<PlacedWeight>> place_packed(CudaContext& context, const Weight& host, const Upload& upload,
+                                                   Packing packing) {
+  const PackPlan plan = plan_packing(host, upload, packing);
   auto placed = std::make_shared<PlacedWeight>();
   placed->size_bytes = plan.size() + upload.factors.size();
   VN_ASSIGN(placed->bytes, allocate_weight_bytes(context, static_cast<std::size_t>(placed->size_bytes)));
@@ -280,8 +295,8 @@ Result<Weight> place_weight(CudaContext& context, const Weight& host) {
   const Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
   if (upload.codes.row_bytes == 0) return fail(ErrorCode::kInternal, "place: the format has no such layout");
   std::shared_ptr<PlacedWeight> placed;
-  if (packing_of(host) != Packing::kNone) {
-    VN_ASSIGN(placed, place_packed(context, host, upload));
+  if (const Packing packing = best_packing(host, upload.codes); packing != Packing::kNone) {
+    VN_ASSIGN(placed, place_packed(context, host, upload, packing));
   }
   if (placed == nullptr) {
     VN_ASSIGN(placed, place_as_published(context, host, upload));
@@ -298,8 +313,8 @@ Result<RecordUnderWay> begin_record(const CudaContext& context, const RecordPlac
   WeightRef ref = describe(staged);
   ref.codes = published;
   if (upload.scales.rows > 0) ref.scales = published + aligned(upload.codes.size());
-  if (packing_of(staged) != Packing::kNone) {
-    const PackPlan plan = plan_packing(staged, upload);
+  if (const Packing packing = packing_of(staged); packing != Packing::kNone) {
+    const PackPlan plan = plan_packing(staged, upload, packing);
     VN_TRY(enqueue_packing(context, staged, plan, {ref, part.record, report}, *placed));
   } else {
     VN_CUDA(cudaMemcpyAsync(part.record, published, static_cast<std::size_t>(upload.size()), cudaMemcpyDeviceToDevice,

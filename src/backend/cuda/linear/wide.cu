@@ -22,6 +22,7 @@ cudaError_t launch(Packing packing, const ProductSource& source, cudaStream_t st
   using enum Packing;
   switch (packing) {
     case kF16: return launch_wide_of<kF16>(source, stream);
+    case kF32: return launch_wide_of<kF32>(source, stream);
     case kGroups4: return launch_wide_of<kGroups4>(source, stream);
     case kGroups4Minimum: return launch_wide_of<kGroups4Minimum>(source, stream);
     case kGroups4Super: return launch_wide_of<kGroups4Super>(source, stream);

@@ -16,6 +16,7 @@ template <Packing kPacking>
 [[nodiscard]] cudaError_t launch_wide_of(const ProductSource& source, cudaStream_t stream);
 
 extern template cudaError_t launch_wide_of<Packing::kF16>(const ProductSource&, cudaStream_t);
+extern template cudaError_t launch_wide_of<Packing::kF32>(const ProductSource&, cudaStream_t);
 extern template cudaError_t launch_wide_of<Packing::kGroups4>(const ProductSource&, cudaStream_t);
 extern template cudaError_t launch_wide_of<Packing::kGroups4Minimum>(const ProductSource&, cudaStream_t);
 extern template cudaError_t launch_wide_of<Packing::kGroups4Super>(const ProductSource&, cudaStream_t);

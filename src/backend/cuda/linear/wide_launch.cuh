@@ -32,7 +32,7 @@ cudaError_t launch_wide(const ProductSource& source, cudaStream_t stream) {
 /// often.
 template <Packing kPacking>
 cudaError_t launch_wide_of(const ProductSource& source, cudaStream_t stream) {
-  using Large = WideProduct<kPacking, 2, 8>;
+  using Large = WideProduct<kPacking, kPacking == Packing::kF32 ? 1 : 2, 8>;  // two tiles of F32: too many registers
   using Small = WideProduct<kPacking, 1, 4>;
   static_assert(Small::kColumns == kSmallBlockColumns);
   return wants_small_blocks(source, {Large::kColumns, Small::kColumns}) ? launch_wide<Small>(source, stream)

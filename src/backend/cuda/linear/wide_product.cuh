@@ -156,6 +156,11 @@ struct WideProduct {
   static __device__ __forceinline__ void multiply_unit(const Stage (&stage)[kTiles], std::uint32_t bias,
                                                        const Reader& reader, const std::uint16_t* input, Sums& sums) {
     FragmentA a[kTiles][4];
+    if constexpr (HasLast<Stage>) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) stage[tile].decode_last(0, a[tile]);
+      multiply_fragments(a, reader, input, sums);
+    }
     if constexpr (HasRest<Stage>) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) stage[tile].decode_rest(0, a[tile]);
