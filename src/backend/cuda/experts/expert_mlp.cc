@@ -9,6 +9,7 @@
 #include "backend/cuda/linear/async.h"
 #include "backend/cuda/linear/narrow_kernels.h"
 #include "backend/cuda/linear/product.h"
+#include "backend/cuda/linear/tiled_groups.h"
 #include "backend/cuda/linear/wide.h"
 
 namespace vernier::cuda {
@@ -130,7 +131,7 @@ struct ExpertStep {
   /// The step's tokens as bf16 terms, where more than one block would round them; in `batch` too.
   Result<RoundedTokens> make_rounded(ExpertBatch& batch) const {
     RoundedTokens tokens;
-    if (!is_packed() || is_async()) return tokens;
+    if (!is_packed() || is_async() || is_async_groups()) return tokens;
     if (group_shape(bank.gate_up).has_minimum) {  // which also wants sums
       VN_TRY(round_rows(ScratchSlot::kExpertInput, bank.gate_up, args.x.rows, dim, batch.x));
       return tokens;
@@ -219,6 +220,47 @@ struct ExpertStep {
     return {};
   }
 
+  /// The same of weights in groups.
+  [[nodiscard]] bool is_async_groups() const {
+    constexpr std::int64_t kManyColumns = 24;
+    const auto fits = [&](Packing packing) {
+      return has_groups(packing) && has_async_linear(context, packing, terms());
+    };
+    return fits(bank.gate_up) && fits(bank.down) && args.x.rows > 1 && uses >= kManyColumns * bank.experts;
+  }
+
+  /// Such weights in steps, as multiply_any().
+  Status multiply_groups_asynchronously(ExpertBatch batch) const {
+    const std::int64_t most_tiles = most_token_tiles(uses, batch.most_groups, 1);
+    const auto table_size = token_tiles_size(uses, batch.most_groups, 1);
+    VN_ASSIGN(std::int32_t* const table, scratch<std::int32_t>(ScratchSlot::kExpertSpare, table_size));
+    VN_CUDA(cut_token_tiles(batch.groups, 1, table, context.stream));
+    const AsyncTokens tokens = {token_tiles(table), most_tiles};
+    const auto tiled = [&](Packing packing, std::int64_t cols) {
+      return TiledInput{nullptr, group_tiles(group_shape(packing), static_cast<int>(padded(cols) / kUnitCols)), 1};
+    };
+    TiledInput x = tiled(bank.gate_up, dim);
+    TiledInput hidden = tiled(bank.down, ff);
+    const std::int64_t blocks = most_token_blocks(uses, batch.most_groups);
+    // When the second is made, nothing reads the first any more.
+    const std::int64_t bytes = blocks * std::max(x.units, hidden.units) * kTileBytes;
+    VN_ASSIGN(x.data, scratch<std::byte>(ScratchSlot::kExpertInput, bytes));
+    hidden.data = x.data;
+    VN_ASSIGN(float* const gate, scratch<float>(ScratchSlot::kExpertHidden, 2 * uses * ff));
+    set_gate_up(batch);
+    batch.y[0] = gate;
+    batch.y[1] = gate + uses * ff;
+    VN_CUDA(tile_expert_groups(batch, bank.gate_up, tokens, x, context.stream));
+    VN_CUDA(async_experts(context, bank.gate_up, {batch, tokens.tiles, x}));
+    VN_CUDA(activate_experts(activation_of(batch, gate), context.stream));
+    batch.x.data = gate;
+    batch.x.stride = ff;
+    set_down(batch);
+    VN_CUDA(tile_expert_groups(batch, bank.down, tokens, hidden, context.stream));
+    VN_CUDA(async_experts(context, bank.down, {batch, tokens.tiles, hidden}));
+    return {};
+  }
+
   /// Packed weights: gate, up and the activation in one launch.
   Status multiply_packed(ExpertBatch batch) const {
     const std::int64_t rows = uses * batch.x.terms;
@@ -268,6 +310,8 @@ Status expert_mlp_chunk(CudaContext& context, const ExpertMlpArgs& args, const B
     VN_TRY(step.multiply_any(batch));
   } else if (step.is_async()) {
     VN_TRY(step.multiply_asynchronously(batch));
+  } else if (step.is_async_groups()) {
+    VN_TRY(step.multiply_groups_asynchronously(batch));
   } else if (narrow_kernels(bank.gate_up).gate_up == nullptr || has_groups(bank.down) || step.is_wide()) {
     VN_TRY(step.multiply_in_steps(batch));
   } else {

@@ -115,7 +115,7 @@ AsyncSource expert_source(const AsyncExperts& experts, int rows_of_block) {
   source.experts = experts.batch;
   source.tiles = experts.tiles;
   source.x = experts.x;
-  source.row_tiles = (experts.batch.rows + rows_of_block - 1) / rows_of_block;
+  source.row_tiles = experts.batch.num_matrices * ((experts.batch.rows + rows_of_block - 1) / rows_of_block);
   return source;
 }
 

@@ -25,7 +25,7 @@ struct AsyncExperts {
   TokenTiles tiles;
   TiledInput x;
 };
-/// One matrix (batch.matrix[0]) of each used expert.
+/// The matrices of each used expert: one, or of grouped weights (without gate_up) one or two.
 [[nodiscard]] cudaError_t async_experts(const CudaContext& context, Packing packing, const AsyncExperts& experts);
 /// act(gate, up), matrices 0 and 1 of the batch, into `hidden`, tiled like x.
 [[nodiscard]] cudaError_t async_gate_up(const CudaContext& context, Packing packing, const AsyncExperts& experts,

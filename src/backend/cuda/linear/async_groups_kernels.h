@@ -5,7 +5,7 @@
 
 namespace vernier::cuda {
 
-/// Linears with one term a token.
+/// With one term a token: linears, or one or two matrices of experts.
 template <Packing kPacking>
 [[nodiscard]] cudaError_t launch_async_groups(const AsyncSource& source, const AsyncLaunch& how);
 

@@ -22,7 +22,7 @@ struct AsyncGroupsBlock {
     float totals[16 * kBlocks];
     Product::template multiply<kBlocks>(early, at, codes_at, shared, totals);
     asm volatile("" : "+r"(number));
-    const AsyncJob job = async_linear_job(source, number, static_cast<int>(threadIdx.x) / 128);
+    const AsyncJob job = async_any_job(source, number, static_cast<int>(threadIdx.x) / 128);
     const int row = job.row + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
     float values[16 * kBlocks];
     finish_sums<kBlocks>(job, row, totals, values);
@@ -37,7 +37,7 @@ struct AsyncGroupsBlock {
     Product::init(shared);
     release_successor();
     wait_for_predecessor();
-    const int count = (source.row_tiles + 1) / 2 * source.token_tiles;
+    const int count = async_job_count(source);
     const int group = static_cast<int>(threadIdx.x) / 128;  // 2: the warps that ask
     const int clusters = static_cast<int>(gridDim.x) / 2;
     typename Product::InputPlace at;
@@ -47,7 +47,7 @@ struct AsyncGroupsBlock {
       if (threadIdx.x % 32 == 0) {
         const bool is_of_input = threadIdx.x % 128 / 32 < 2;
         for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-          const AsyncJob now = async_linear_job(source, i, group);
+          const AsyncJob now = async_any_job(source, i, group);
           if (is_of_input) {
             Product::produce_input(now, source.x, at, shared);
           } else {
@@ -58,7 +58,7 @@ struct AsyncGroupsBlock {
     } else {
       take_registers<232>();
       for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-        const AsyncJob now = async_linear_job(source, i, group);
+        const AsyncJob now = async_any_job(source, i, group);
         if (now.blocks == 1) {
           run<1>(source, now, i, at, codes_at, shared);
         } else if (now.blocks == 2) {

@@ -68,16 +68,21 @@ __device__ inline AsyncJob async_expert_job(const AsyncSource& source, int numbe
   return job;
 }
 
+/// Of what the source has.
+__device__ inline AsyncJob async_any_job(const AsyncSource& source, int number, int group) {
+  return source.experts.top_k > 0 ? async_expert_job(source, number, group) : async_linear_job(source, number, group);
+}
+__device__ inline int async_job_count(const AsyncSource& source) {
+  const int pairs = (source.row_tiles + 1) / 2;
+  return pairs * (source.experts.top_k > 0 ? *source.tiles.count : source.token_tiles);
+}
+
 /// With kTerms columns a token.
 template <Packing kPacking, int kTerms>
 struct AsyncBlock {
   using Product = AsyncProduct<kPacking>;
   using Shared = typename Product::Shared;
   using Place = typename Product::Place;
-
-  static __device__ AsyncJob job(const AsyncSource& source, int number, int group) {
-    return source.experts.top_k > 0 ? async_expert_job(source, number, group) : async_linear_job(source, number, group);
-  }
 
   template <int kBlocks, int kValues>
   static __device__ __forceinline__ void store(const AsyncSource& source, const AsyncJob& job,
@@ -101,7 +106,7 @@ struct AsyncBlock {
     float totals[16 * kBlocks];
     Product::template multiply<kBlocks>(early, at, shared, totals);
     asm volatile("" : "+r"(number));
-    const AsyncJob job = AsyncBlock::job(source, number, static_cast<int>(threadIdx.x) / 128);
+    const AsyncJob job = async_any_job(source, number, static_cast<int>(threadIdx.x) / 128);
     store<kBlocks, 16 * kBlocks / kTerms>(source, job, totals, shared);
   }
 
@@ -109,8 +114,7 @@ struct AsyncBlock {
     Product::init(shared);
     release_successor();
     wait_for_predecessor();
-    const int pairs = (source.row_tiles + 1) / 2;
-    const int count = pairs * (source.experts.top_k > 0 ? *source.tiles.count : source.token_tiles);
+    const int count = async_job_count(source);
     const int group = static_cast<int>(threadIdx.x) / 128;  // 2: the warp that asks
     const int clusters = static_cast<int>(gridDim.x) / 2;
     Place at;
@@ -118,7 +122,7 @@ struct AsyncBlock {
       give_registers<40>();
       if (threadIdx.x % 32 == 0) {
         for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-          const AsyncJob now = job(source, i, group);
+          const AsyncJob now = async_any_job(source, i, group);
           const bool gated = source.hidden.data != nullptr;
           Product::produce(now, gated ? *now.product.second : *now.matrix, source.x, at, shared);
         }
@@ -126,7 +130,7 @@ struct AsyncBlock {
     } else {
       take_registers<232>();
       for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-        const AsyncJob now = job(source, i, group);
+        const AsyncJob now = async_any_job(source, i, group);
         if constexpr (kTerms == 3) {
           run<3>(source, now, i, at, shared);
         } else if (now.blocks == 1) {

@@ -55,18 +55,12 @@ __device__ __forceinline__ void put_sum(const GroupShape& shape, std::byte* tile
   }
 }
 
-/// A block a block of rows and a chunk.
-__global__ void __launch_bounds__(kThreads)
-    tile_group_kernel(const __grid_constant__ InputView x, const __grid_constant__ GroupRows from,
-                      const __grid_constant__ TiledInput to) {
-  release_successor();
-  wait_for_predecessor();
+/// All threads of a block: chunk blockIdx.y of a block of rows, of which `data` is the thread's own, or null.
+__device__ void tile_chunk(const float* data, const GroupRows& from, const TiledInput& to, std::int64_t block) {
   const GroupShape& shape = from.shape;
   const int row = static_cast<int>(threadIdx.x) / 8;
   const int piece = static_cast<int>(threadIdx.x) % 8;
   const int chunk = static_cast<int>(blockIdx.y);
-  const std::int64_t number = std::int64_t{blockIdx.x} * kBlockTokens + row;
-  const float* const data = number < from.rows ? x.data + number * x.stride : nullptr;
   const int first = group_piece_column(shape, piece);
   const int first_tile = chunk * (kChunkUnits + (shape.has_minimum ? 1 : 0));
   const int units = min(kChunkUnits, from.units - chunk * kChunkUnits);
@@ -81,24 +75,62 @@ __global__ void __launch_bounds__(kThreads)
       words[i] = round_pair(pair.x, pair.y);
     }
     if (unit < units) {
-      *reinterpret_cast<uint4*>(to.tile(blockIdx.x, first_tile + unit) + group_piece_offset(row, piece)) = {
+      *reinterpret_cast<uint4*>(to.tile(block, first_tile + unit) + group_piece_offset(row, piece)) = {
           words[0], words[1], words[2], words[3]};
     }
     if (!shape.has_minimum) continue;
     const float sum = sum_of_group(shape, words);
     const int pieces = shape.group_cols() / 8;  // of a group
     if (piece % pieces == 0) {
-      put_sum(shape, to.tile(blockIdx.x, first_tile + units), row, unit * (8 / pieces) + piece / pieces, sum);
+      put_sum(shape, to.tile(block, first_tile + units), row, unit * (8 / pieces) + piece / pieces, sum);
     }
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    tile_group_kernel(const __grid_constant__ InputView x, const __grid_constant__ GroupRows from,
+                      const __grid_constant__ TiledInput to) {
+  release_successor();
+  wait_for_predecessor();
+  const std::int64_t row = std::int64_t{blockIdx.x} * kBlockTokens + threadIdx.x / 8;
+  tile_chunk(row < from.rows ? x.data + row * x.stride : nullptr, from, to, blockIdx.x);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    tile_expert_groups_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ TokenTiles tiles,
+                              const __grid_constant__ GroupRows from, const __grid_constant__ TiledInput to) {
+  release_successor();
+  wait_for_predecessor();
+  const int number = static_cast<int>(blockIdx.x);
+  if (number >= *tiles.count) return;
+  const TokenTile tile = tiles.tile[number];
+  const int first = batch.groups.first[tile.group] + tile.first;
+  for (int begin = 0; begin < tile.count; begin += kBlockTokens) {
+    const int i = begin + static_cast<int>(threadIdx.x) / 8;
+    const float* data = nullptr;
+    if (i < tile.count) {
+      const int row = batch.x_by_place ? first + i : batch.groups.uses[first + i] / batch.top_k;
+      data = batch.x.data + row * batch.x.stride;
+    }
+    tile_chunk(data, from, to, tile.block + begin / kBlockTokens);
+  }
+}
+
+unsigned chunks_of(int units) { return static_cast<unsigned>((units + kChunkUnits - 1) / kChunkUnits); }
+
 }  // namespace
+
+cudaError_t tile_expert_groups(const ExpertBatch& batch, Packing packing, const AsyncTokens& tokens,
+                               const TiledInput& to, cudaStream_t stream) {
+  const int units = (batch.cols + kUnitCols - 1) / kUnitCols;
+  const GroupRows from = {0, batch.cols, units, group_shape(packing)};
+  return launch_dependent(tile_expert_groups_kernel, dim3(static_cast<unsigned>(tokens.most_tiles), chunks_of(units)),
+                          kThreads, 0, stream, batch, tokens.tiles, from, to);
+}
 
 cudaError_t tile_group_input(const InputView& x, std::int64_t rows, const WeightRef& weight, const TiledInput& to,
                              cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>((rows + kBlockTokens - 1) / kBlockTokens),
-                  static_cast<unsigned>((weight.units + kChunkUnits - 1) / kChunkUnits));
+  const dim3 grid(static_cast<unsigned>((rows + kBlockTokens - 1) / kBlockTokens), chunks_of(weight.units));
   const GroupRows from = {static_cast<int>(rows), weight.cols, weight.units, group_shape(weight.packing)};
   return launch_dependent(tile_group_kernel, grid, kThreads, 0, stream, x, from, to);
 }

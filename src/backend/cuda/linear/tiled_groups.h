@@ -14,4 +14,13 @@ namespace vernier::cuda {
 [[nodiscard]] cudaError_t tile_group_input(const InputView& x, std::int64_t rows, const WeightRef& weight,
                                            const TiledInput& to, cudaStream_t stream);
 
+/// A step's tiles of tokens, and how many there may be.
+struct AsyncTokens {
+  TokenTiles tiles;
+  std::int64_t most_tiles = 0;
+};
+/// The same of experts' tokens, gathered; x's row of a use is its place, or use / top_k.
+[[nodiscard]] cudaError_t tile_expert_groups(const ExpertBatch& batch, Packing packing, const AsyncTokens& tokens,
+                                             const TiledInput& to, cudaStream_t stream);
+
 }  // namespace vernier::cuda
