@@ -288,6 +288,27 @@ TEST_P(InvarianceConformance, ExpertsOfLongRows) {
   }
 }
 
+/// ggml's formats, whose experts have kernels of their own for many tokens.
+TEST_P(InvarianceConformance, ExpertsOfGroups) {
+  constexpr std::int64_t kTokens = 150;
+  const auto backend = make_backend(GetParam(), Precision::kBf16, 2);
+  ASSERT_NE(backend, nullptr);
+  if (backend->name() != "cuda") GTEST_SKIP() << "has one way for any number of tokens";
+  for (const FormatCase& format : all_format_cases()) {
+    if (format.layout != WeightLayout::kInterleaved || format.name.find("fp4") != std::string::npos) continue;
+    for (const auto& [dim, ff] : {std::pair{768, 1280}, std::pair{512, 256}}) {
+      const ExpertWeights experts = four_experts(*backend, format, dim, ff);
+      const ExpertTokens tokens(kTokens, dim);
+      const std::vector<float> together = tokens.run(*backend, experts, 0, kTokens);
+      for (const auto& [begin, count] : {std::pair{0, 1}, std::pair{5, 9}, std::pair{20, 60}}) {
+        expect_same_bits(tokens.run(*backend, experts, begin, count), together.data() + begin * dim,
+                         format.name + ", " + std::to_string(count) + " tokens, " + std::to_string(dim));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 class ExpertInvariance : public BackendTest<std::tuple<BackendCase, int>> {};
 
 TEST_P(ExpertInvariance, ExpertsOfBatchesAndThreads) {

@@ -222,20 +222,20 @@ struct ExpertStep {
 
   /// The same of weights in groups.
   [[nodiscard]] bool is_async_groups() const {
-    constexpr std::int64_t kManyColumns = 24;
+    constexpr std::int64_t kFewColumns = 8;
     const auto fits = [&](Packing packing) {
       return has_groups(packing) && has_async_linear(context, packing, terms());
     };
-    return fits(bank.gate_up) && fits(bank.down) && args.x.rows > 1 && uses >= kManyColumns * bank.experts;
+    return fits(bank.gate_up) && fits(bank.down) && args.x.rows > 1 && uses >= kFewColumns * bank.experts;
   }
 
-  /// Such weights in steps, as multiply_any().
+  /// Such weights: gate and up in one launch, and down in another, whose input has the activation on its way.
   Status multiply_groups_asynchronously(ExpertBatch batch) const {
     const std::int64_t most_tiles = most_token_tiles(uses, batch.most_groups, 1);
     const auto table_size = token_tiles_size(uses, batch.most_groups, 1);
     VN_ASSIGN(std::int32_t* const table, scratch<std::int32_t>(ScratchSlot::kExpertSpare, table_size));
     VN_CUDA(cut_token_tiles(batch.groups, 1, table, context.stream));
-    const AsyncTokens tokens = {token_tiles(table), most_tiles};
+    GroupedTokens tokens = {.tiles = token_tiles(table), .most_tiles = most_tiles};
     const auto tiled = [&](Packing packing, std::int64_t cols) {
       return TiledInput{nullptr, group_tiles(group_shape(packing), static_cast<int>(padded(cols) / kUnitCols)), 1};
     };
@@ -252,9 +252,10 @@ struct ExpertStep {
     batch.y[1] = gate + uses * ff;
     VN_CUDA(tile_expert_groups(batch, bank.gate_up, tokens, x, context.stream));
     VN_CUDA(async_experts(context, bank.gate_up, {batch, tokens.tiles, x}));
-    VN_CUDA(activate_experts(activation_of(batch, gate), context.stream));
     batch.x.data = gate;
     batch.x.stride = ff;
+    tokens.up = batch.y[1];
+    tokens.spec = args.activation;
     set_down(batch);
     VN_CUDA(tile_expert_groups(batch, bank.down, tokens, hidden, context.stream));
     VN_CUDA(async_experts(context, bank.down, {batch, tokens.tiles, hidden}));

@@ -1,6 +1,6 @@
 // Routers of packed BF16 and F32 on tensor cores: logits and choice in one launch. An fp32 input is the sum of three
 // bf16 numbers, and so is a weight of F32: all products are exact. Of the nine of two fp32 numbers three are left out,
-// which together are below 2^-23 of the whole, as much as one rounding of the sum.
+// which together are below 2^-22 of the whole.
 //
 // Sums are kept apart for each unit of 64 columns, the first terms' and the others'; units are added in their order
 // within a quarter of the columns, then the quarters. Both kernels do that, so what a token's logits are does not
@@ -211,15 +211,15 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __gri
 
 // --- many tokens -----------------------------------------------------------------------------------------------------
 
-/// A block's part of the logits. Weights of F32 take more registers, and more work to decode: fewer rows and warps,
-/// more tokens.
+constexpr int kManyWarps = 16;
+constexpr int kQuarterWarps = kManyWarps / kQuarters;
+
+/// A block's part of the logits. Weights of F32 take more registers, and more work to decode: fewer rows, more tokens.
 template <Packing kPacking>
 struct ManyTile {
-  static constexpr int kWarps = kPacking == Packing::kF32 ? 8 : 16;
-  static constexpr int kQuarterWarps = kWarps / kQuarters;
-  static constexpr int kTiles = kPacking == Packing::kF32 ? 2 : 2;  ///< of a warp
-  static constexpr int kGroups = kPacking == Packing::kF32 ? 4 : 2;
-  static constexpr int kGroupsAtOnce = kPacking == Packing::kF32 ? 2 : 1;
+  static constexpr int kTiles = kPacking == Packing::kF32 ? 1 : 2;  ///< of a warp
+  static constexpr int kGroups = 4 / kTiles;
+  static constexpr int kGroupsAtOnce = kGroups / 2;
   static constexpr int kTokens = kGroups * kGroupTokens;
   static constexpr int kRows = kQuarterWarps * kTiles * kTileRows;
   static constexpr int kStride = kRows + 4;  ///< of a token's logits in shared memory: no bank conflicts
@@ -249,8 +249,8 @@ struct ManyWarp {
   /// Where there are few tiles the warps that have some are spread over the schedulers.
   __device__ ManyWarp() {
     const int warp = static_cast<int>(threadIdx.x) / kWarp;
-    quarter = warp / Tile::kQuarterWarps;
-    part = (warp + quarter) % Tile::kQuarterWarps;
+    quarter = warp / kQuarterWarps;
+    part = (warp + quarter) % kQuarterWarps;
     lane = static_cast<int>(threadIdx.x) % kWarp;
   }
   [[nodiscard]] __device__ int group(int piece) const { return (part * Tile::kPieces + piece) / 2; }
@@ -281,7 +281,7 @@ struct ManyWarp {
   }
   /// For the quarter's warps.
   __device__ __forceinline__ void synchronize() const {
-    asm volatile("bar.sync %0, %1;\n" ::"r"(quarter + 1), "n"(Tile::kQuarterWarps * kWarp) : "memory");
+    asm volatile("bar.sync %0, %1;\n" ::"r"(quarter + 1), "n"(kQuarterWarps * kWarp) : "memory");
   }
 };
 
@@ -369,7 +369,7 @@ __device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, co
   const WeightRef& weight = args.logits.router.weight;
   const int begin = quarter_begin(weight.units, warp.quarter);
   const int end = quarter_begin(weight.units, warp.quarter + 1);
-  const int tile = (static_cast<int>(blockIdx.x) * ManyTile<kPacking>::kQuarterWarps + warp.part) * kTiles;
+  const int tile = (static_cast<int>(blockIdx.x) * kQuarterWarps + warp.part) * kTiles;
   const bool has_rows = tile * kTileRows < weight.rows && begin < end;
   ManyWeights<kPacking> weights;
 #pragma unroll
@@ -396,7 +396,7 @@ __device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, co
 
 /// Grid: tiles of experts, tiles of tokens.
 template <Packing kPacking>
-__global__ void __launch_bounds__(ManyTile<kPacking>::kWarps* kWarp, 1)
+__global__ void __launch_bounds__(kManyWarps* kWarp, 1)
     route_many_kernel(const __grid_constant__ PackedRouteArgs args) {
   extern __shared__ __align__(16) unsigned char memory[];
   release_successor();
@@ -417,7 +417,7 @@ __global__ void __launch_bounds__(ManyTile<kPacking>::kWarps* kWarp, 1)
   __syncthreads();
   const WeightRef& weight = args.logits.router.weight;
   const std::int64_t first_token = std::int64_t{blockIdx.y} * Tile::kTokens;
-  for (int i = static_cast<int>(threadIdx.x); i < Tile::kTokens * Tile::kRows; i += Tile::kWarps * kWarp) {
+  for (int i = static_cast<int>(threadIdx.x); i < Tile::kTokens * Tile::kRows; i += kManyWarps * kWarp) {
     const int row = static_cast<int>(blockIdx.x) * Tile::kRows + i % Tile::kRows;
     const int column = i / Tile::kRows;
     if (row >= weight.rows || first_token + column >= args.logits.tokens) continue;
@@ -432,7 +432,7 @@ __global__ void __launch_bounds__(ManyTile<kPacking>::kWarps* kWarp, 1)
   const int words = ChoiceMemory::words(args.choice.experts, args.choice.top_k);
   const int number = static_cast<int>(threadIdx.x) / kWarp;
   float* const own = reinterpret_cast<float*>(memory) + number * words;
-  for (int t = number; t < Tile::kTokens && first_token + t < args.logits.tokens; t += Tile::kWarps) {
+  for (int t = number; t < Tile::kTokens && first_token + t < args.logits.tokens; t += kManyWarps) {
     choose_for(args.choice, first_token + t, ChoiceMemory::at(own, args.choice.experts));
     __syncwarp();
   }
@@ -457,8 +457,8 @@ cudaError_t launch_route(const PackedRouteArgs& args, cudaStream_t stream) {
                             args);
   }
   const dim3 grid(parts_of(weight.rows, Tile::kRows), parts_of(args.logits.tokens, Tile::kTokens));
-  return launch_dependent(route_many_kernel<kPacking>, grid, Tile::kWarps * kWarp,
-                          std::max(Tile::kBytes, Tile::kWarps * choice_bytes), stream, args);
+  return launch_dependent(route_many_kernel<kPacking>, grid, kManyWarps * kWarp,
+                          std::max(Tile::kBytes, kManyWarps * choice_bytes), stream, args);
 }
 
 }  // namespace

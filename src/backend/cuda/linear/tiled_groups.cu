@@ -1,3 +1,4 @@
+#include "backend/cuda/experts/gate_all.cuh"
 #include "backend/cuda/fragment/group_stage.cuh"
 #include "backend/cuda/fragment/mma.cuh"
 #include "backend/cuda/linear/tiled_groups.h"
@@ -55,8 +56,40 @@ __device__ __forceinline__ void put_sum(const GroupShape& shape, std::byte* tile
   }
 }
 
-/// All threads of a block: chunk blockIdx.y of a block of rows, of which `data` is the thread's own, or null.
-__device__ void tile_chunk(const float* data, const GroupRows& from, const TiledInput& to, std::int64_t block) {
+/// Reads pairs of a row: zeros where there is none.
+struct PlainPairs {
+  const float* row;
+  __device__ __forceinline__ void read(int col, int step, int cols, float2 (&pair)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pair[i] = load_pair(row, col + i * step, cols);
+  }
+};
+/// Those of act(gate, up).
+struct GatedPairs {
+  PlainPairs gate;
+  PlainPairs up;
+  const ActivationSpec& spec;
+  __device__ __forceinline__ void read(int col, int step, int cols, float2 (&pair)[4]) const {
+    float2 of_gate[4];
+    float2 of_up[4];
+    gate.read(col, step, cols, of_gate);
+    up.read(col, step, cols, of_up);
+    float values[8];
+    float factors[8];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      values[i] = i % 2 == 0 ? of_gate[i / 2].x : of_gate[i / 2].y;
+      factors[i] = i % 2 == 0 ? of_up[i / 2].x : of_up[i / 2].y;
+    }
+    gate_all(spec, values, factors);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) pair[i] = {values[2 * i], values[2 * i + 1]};
+  }
+};
+
+/// All threads of a block: chunk blockIdx.y of a block of rows, of which `pairs` reads the thread's own.
+template <class Pairs>
+__device__ void tile_chunk(const Pairs& pairs, const GroupRows& from, const TiledInput& to, std::int64_t block) {
   const GroupShape& shape = from.shape;
   const int row = static_cast<int>(threadIdx.x) / 8;
   const int piece = static_cast<int>(threadIdx.x) % 8;
@@ -67,13 +100,11 @@ __device__ void tile_chunk(const float* data, const GroupRows& from, const Tiled
 #pragma unroll
   for (int unit = 0; unit < kChunkUnits; ++unit) {
     if (unit >= units && !shape.has_minimum) break;
+    float2 pair[4];
+    pairs.read((chunk * kChunkUnits + unit) * kUnitCols + first, group_step(shape), from.cols, pair);
     std::uint32_t words[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int col = (chunk * kChunkUnits + unit) * kUnitCols + first + i * group_step(shape);
-      const float2 pair = load_pair(data, col, from.cols);
-      words[i] = round_pair(pair.x, pair.y);
-    }
+    for (int i = 0; i < 4; ++i) words[i] = round_pair(pair[i].x, pair[i].y);
     if (unit < units) {
       *reinterpret_cast<uint4*>(to.tile(block, first_tile + unit) + group_piece_offset(row, piece)) = {
           words[0], words[1], words[2], words[3]};
@@ -93,26 +124,31 @@ __global__ void __launch_bounds__(kThreads)
   release_successor();
   wait_for_predecessor();
   const std::int64_t row = std::int64_t{blockIdx.x} * kBlockTokens + threadIdx.x / 8;
-  tile_chunk(row < from.rows ? x.data + row * x.stride : nullptr, from, to, blockIdx.x);
+  tile_chunk(PlainPairs{row < from.rows ? x.data + row * x.stride : nullptr}, from, to, blockIdx.x);
 }
 
 __global__ void __launch_bounds__(kThreads)
-    tile_expert_groups_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ TokenTiles tiles,
+    tile_expert_groups_kernel(const __grid_constant__ ExpertBatch batch, const __grid_constant__ GroupedTokens tokens,
                               const __grid_constant__ GroupRows from, const __grid_constant__ TiledInput to) {
   release_successor();
   wait_for_predecessor();
   const int number = static_cast<int>(blockIdx.x);
-  if (number >= *tiles.count) return;
-  const TokenTile tile = tiles.tile[number];
+  if (number >= *tokens.tiles.count) return;
+  const TokenTile tile = tokens.tiles.tile[number];
   const int first = batch.groups.first[tile.group] + tile.first;
   for (int begin = 0; begin < tile.count; begin += kBlockTokens) {
     const int i = begin + static_cast<int>(threadIdx.x) / 8;
-    const float* data = nullptr;
-    if (i < tile.count) {
-      const int row = batch.x_by_place ? first + i : batch.groups.uses[first + i] / batch.top_k;
-      data = batch.x.data + row * batch.x.stride;
+    const std::int64_t block = tile.block + begin / kBlockTokens;
+    const bool is_there = i < tile.count;
+    if (tokens.up != nullptr) {
+      const std::int64_t at = (first + i) * batch.x.stride;
+      const PlainPairs gate = {is_there ? batch.x.data + at : nullptr};
+      tile_chunk(GatedPairs{gate, {is_there ? tokens.up + at : nullptr}, tokens.spec}, from, to, block);
+    } else {
+      const float* row = nullptr;
+      if (is_there) row = batch.x.data + batch.groups.uses[first + i] / batch.top_k * batch.x.stride;
+      tile_chunk(PlainPairs{row}, from, to, block);
     }
-    tile_chunk(data, from, to, tile.block + begin / kBlockTokens);
   }
 }
 
@@ -120,12 +156,12 @@ unsigned chunks_of(int units) { return static_cast<unsigned>((units + kChunkUnit
 
 }  // namespace
 
-cudaError_t tile_expert_groups(const ExpertBatch& batch, Packing packing, const AsyncTokens& tokens,
+cudaError_t tile_expert_groups(const ExpertBatch& batch, Packing packing, const GroupedTokens& tokens,
                                const TiledInput& to, cudaStream_t stream) {
   const int units = (batch.cols + kUnitCols - 1) / kUnitCols;
   const GroupRows from = {0, batch.cols, units, group_shape(packing)};
   return launch_dependent(tile_expert_groups_kernel, dim3(static_cast<unsigned>(tokens.most_tiles), chunks_of(units)),
-                          kThreads, 0, stream, batch, tokens.tiles, from, to);
+                          kThreads, 0, stream, batch, tokens, from, to);
 }
 
 cudaError_t tile_group_input(const InputView& x, std::int64_t rows, const WeightRef& weight, const TiledInput& to,

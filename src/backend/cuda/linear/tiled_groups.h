@@ -14,13 +14,16 @@ namespace vernier::cuda {
 [[nodiscard]] cudaError_t tile_group_input(const InputView& x, std::int64_t rows, const WeightRef& weight,
                                            const TiledInput& to, cudaStream_t stream);
 
-/// A step's tiles of tokens, and how many there may be.
-struct AsyncTokens {
+/// A step's tiles of tokens, how many there may be, and what becomes tiles: x's row use / top_k, or where there is `up`
+/// act(x, up), both by place.
+struct GroupedTokens {
   TokenTiles tiles;
   std::int64_t most_tiles = 0;
+  const float* up = nullptr;  ///< rows as far apart as x's
+  ActivationSpec spec = {};
 };
-/// The same of experts' tokens, gathered; x's row of a use is its place, or use / top_k.
-[[nodiscard]] cudaError_t tile_expert_groups(const ExpertBatch& batch, Packing packing, const AsyncTokens& tokens,
+/// The same of experts' tokens, gathered.
+[[nodiscard]] cudaError_t tile_expert_groups(const ExpertBatch& batch, Packing packing, const GroupedTokens& tokens,
                                              const TiledInput& to, cudaStream_t stream);
 
 }  // namespace vernier::cuda
