@@ -8,6 +8,7 @@
 #include "bench/random.h"
 #include "bench/random_blocks.h"
 #include "bench/synthetic_model.h"
+#include "format/scalar_codecs.h"
 
 namespace vernier::bench {
 namespace {
@@ -41,10 +42,20 @@ void fill_floats(const Piece& piece) {
   }
 }
 
+void round_to_bf16(std::byte* bytes, std::uint64_t size) {
+  for (std::uint64_t at = 0; at < size; at += sizeof(float)) {
+    float value = 0.0F;
+    std::memcpy(&value, bytes + at, sizeof(value));
+    value = BF16Codec::decode(BF16Codec::encode(value));
+    std::memcpy(bytes + at, &value, sizeof(value));
+  }
+}
+
 void fill_piece(const Piece& piece) {
   switch (piece.tensor->content) {
     case Content::kCodes:
       fill_from_tile(piece.tile->codes, piece.tile->code_unit, piece.seed, piece.to, piece.size);
+      if (piece.tensor->holds_bf16) round_to_bf16(piece.to, piece.size);
       break;
     case Content::kScales:
       fill_from_tile(piece.tile->scales, piece.tile->scale_unit, piece.seed, piece.to, piece.size);

@@ -104,6 +104,7 @@ class Planner {
     codes.type_name = info.name;
     codes.ggml_type = static_cast<std::uint32_t>(info.gguf_type);
     if (!info.has_interleaved) codes.dtype = info.code_dtype;
+    codes.holds_bf16 = spec.kind == TensorKind::kOtherLinear && matrix.format == kFormatIdOf<F32Format>;
     push(codes);
     if (info.outer_scale == OuterScaleUse::kNone) return {};
     PlannedTensor outer =

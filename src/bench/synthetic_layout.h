@@ -38,6 +38,7 @@ struct PlannedTensor {
   WeightLayout layout = WeightLayout::kPlain;
   std::int64_t cols = 0;  ///< of that matrix: its values are spread as 1 / sqrt(cols)
   float value = 0.0F;
+  bool holds_bf16 = false;  ///< codes of F32 that are BF16's numbers: what converters make of routers
 };
 
 /// The storage formats of a checkpoint's matrices.

@@ -85,6 +85,24 @@ TEST(SyntheticModel, PassesTheScanOfWeights) {
   }
 }
 
+/// As converters write a BF16 router.
+TEST(SyntheticModel, RoutersOfGgufAreF32WithNumbersOfBF16) {
+  auto model = SyntheticModel::plan({.shape = "tiny-qwen3moe", .container = "gguf"});
+  ASSERT_TRUE(model.has_value());
+  model->fill(1);
+  const auto weights = load(model->opened().resolved, {.check_blocks = true, .threads = 1});
+  ASSERT_TRUE(weights.has_value()) << weights.error().message;
+  std::size_t routers = 0;
+  for (const TensorRecord& record : model->opened().files.tensors()) {
+    if (record.name.find("ffn_gate_inp") == std::string::npos) continue;
+    ++routers;
+    EXPECT_EQ(record.type_name, "f32");
+    const auto bytes = *record.file->bytes(record.extent);
+    for (std::size_t at = 0; at < bytes.size(); at += 4) EXPECT_EQ(bytes[at] | bytes[at + 1], std::byte{0});
+  }
+  EXPECT_GT(routers, 0U);
+}
+
 TEST(SyntheticModel, BadNamesAreUsage) {
   const SyntheticOptions bad[] = {{.shape = "llama"},
                                   {.shape = "tiny-llama", .format = "q9_9"},
