@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Profiles single launches of the CUDA kernels with Nsight Compute and says what limits each.
 
-    bench/profile_cuda.py                        every case: about a minute and a half on an H200
+    bench/profile_cuda.py                        every case: some two minutes on an H200
+    bench/profile_cuda.py --most-seconds 55      the first ones, which matter most
     bench/profile_cuda.py "nvfp4 1" "prefill 8192"
     bench/profile_cuda.py --list
 
@@ -20,6 +21,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,45 +31,47 @@ from record import commit, describe_machine
 
 MARKER = "bench/profile_cuda.py"
 NCU = os.environ.get("NCU", "ncu")
-LINEAR = "kernels --ops linear --working-set 64"
-SQUARE = "--shapes 8192x8192"
+LINEAR = "kernels --ops linear --working-set 64 --shapes 8192x8192"
 MIXTURE = "kernels --ops mixture --working-set 64 --formats nvfp4"
-MODEL = "--layers 2"
-# case: arguments of `vernier bench`, launches to look at
+ATTENTION, DELTA_NET = "kernels --ops attention --working-set 64", "kernels --ops delta-net --working-set 64"
+MODELS = {"llama": "--synthetic llama-3.1-8b --format nvfp4 --layers 1", "gpt-oss": "--synthetic gpt-oss-20b --layers 1",
+          "qwen3": "--synthetic qwen3-30b-a3b --format nvfp4 --layers 1", "qwen35": "--synthetic qwen35-35b-a3b --format nvfp4 --layers 4"}
+# case: arguments of `vernier bench`, launches to look at. Where time ends, the last ones are left out.
 CASES = {
-    "nvfp4 1": (f"{LINEAR} --formats nvfp4 --rows 1 {SQUARE}", 2),
-    "mxfp4 1": (f"{LINEAR} --formats mxfp4 --rows 1 {SQUARE}", 2),
-    "nvfp4 1 large": (f"{LINEAR} --formats nvfp4 --rows 1 --shapes 57344x8192", 2),
-    "nvfp4 8": (f"{LINEAR} --formats nvfp4 --rows 8 {SQUARE}", 3),
-    "nvfp4 16": (f"{LINEAR} --formats nvfp4 --rows 16 {SQUARE}", 3),
-    "nvfp4 64": (f"{LINEAR} --formats nvfp4 --rows 64 {SQUARE}", 3),
-    "nvfp4 128": (f"{LINEAR} --formats nvfp4 --rows 128 {SQUARE}", 3),
-    "nvfp4 256": (f"{LINEAR} --formats nvfp4 --rows 256 {SQUARE}", 3),
-    "nvfp4 1024": (f"{LINEAR} --formats nvfp4 --rows 1024 {SQUARE}", 3),
-    "nvfp4 4096": (f"{LINEAR} --formats nvfp4 --rows 4096 {SQUARE}", 3),
-    "fp8 1": (f"{LINEAR} --formats fp8-block --rows 1 {SQUARE}", 2),
-    "fp8 4096": (f"{LINEAR} --formats fp8-block --rows 4096 {SQUARE}", 3),
-    "f32 1": (f"{LINEAR} --formats nvfp4 --rows 1 {SQUARE} --precision f32", 2),
-    "f32 4096": (f"{LINEAR} --formats nvfp4 --rows 4096 {SQUARE} --precision f32", 3),
-    "mixture small": (f"{MIXTURE} --rows 1 --cases '8of128 2048x768'", 8),
-    "mixture large": (f"{MIXTURE} --rows 1 --cases '4of128 2880x2880'", 8),
-    "experts 16": (f"{MIXTURE} --rows 16 --cases '8of128 2048x768'", 10),
-    "experts 128": (f"{MIXTURE} --rows 128 --cases '8of128 2048x768'", 16),
-    "attention 32 x 4096": ("kernels --ops attention --working-set 64 --cases '32 x 4096'", 2),
-    "attention 1 x 1024": ("kernels --ops attention --working-set 64 --cases '1 x 1024'", 2),
-    "attention 1 x 32768": ("kernels --ops attention --working-set 64 --cases '1 x 32768'", 3),
-    "prefill 8192": ("kernels --ops attention --working-set 64 --cases 8192", 2),
-    "delta-net 1 x 32768": ("kernels --ops delta-net --working-set 64 --cases '1 x 32768'", 4),
-    "delta-net 128 x 1": ("kernels --ops delta-net --working-set 64 --cases '128 x 1'", 4),
-    "step llama": (f"--synthetic llama-3.1-8b --format nvfp4 {MODEL} --tests tg4", 20),
-    "step gpt-oss": (f"--synthetic gpt-oss-20b {MODEL} --tests tg4", 24),
-    "step qwen3": (f"--synthetic qwen3-30b-a3b --format nvfp4 {MODEL} --tests tg4", 24),
-    "step qwen35": (f"--synthetic qwen35-35b-a3b --format nvfp4 --layers 4 --tests tg4", 50),
-    "step qwen3 8": (f"--synthetic qwen3-30b-a3b --format nvfp4 {MODEL} --tests tg4x8", 26),
-    "step qwen3 32": (f"--synthetic qwen3-30b-a3b --format nvfp4 {MODEL} --tests tg4x32", 30),
-    "prompt llama": (f"--synthetic llama-3.1-8b --format nvfp4 {MODEL} --tests pp2048", 24),
-    "prompt qwen3": (f"--synthetic qwen3-30b-a3b --format nvfp4 {MODEL} --tests pp2048", 30),
+    "nvfp4 1": (f"{LINEAR} --formats nvfp4 --rows 1", 2),
+    "mixture small": (f"{MIXTURE} --rows 1 --cases '8of128 2048x768'", 6),
+    "nvfp4 4096": (f"{LINEAR} --formats nvfp4 --rows 4096", 2),
+    "experts 16": (f"{MIXTURE} --rows 16 --cases '8of128 2048x768'", 6),
+    "prefill 8192": (f"{ATTENTION} --cases 8192", 1),
+    "nvfp4 16": (f"{LINEAR} --formats nvfp4 --rows 16", 2),
+    "nvfp4 64": (f"{LINEAR} --formats nvfp4 --rows 64", 3),
+    "delta-net 1 x 32768": (f"{DELTA_NET} --cases '1 x 32768'", 3),
+    "attention 1 x 1024": (f"{ATTENTION} --cases '1 x 1024'", 2),
+    "fp8 1": (f"{LINEAR} --formats fp8-block --rows 1", 2),
+    "f32 1": (f"{LINEAR} --formats nvfp4 --rows 1 --precision f32", 2),
+    "step qwen3": (f"{MODELS['qwen3']} --tests tg4", 10),
+    "step llama": (f"{MODELS['llama']} --tests tg4", 8),
+    "mixture large": (f"{MIXTURE} --rows 1 --cases '4of128 2880x2880'", 6),
+    "attention 1 x 32768": (f"{ATTENTION} --cases '1 x 32768'", 2),
+    "delta-net 128 x 1": (f"{DELTA_NET} --cases '128 x 1'", 2),
+    "fp8 4096": (f"{LINEAR} --formats fp8-block --rows 4096", 2),
+    "nvfp4 1 large": ("kernels --ops linear --working-set 64 --shapes 57344x8192 --formats nvfp4 --rows 1", 2),
+    "nvfp4 256": (f"{LINEAR} --formats nvfp4 --rows 256", 2),
+    "experts 128": (f"{MIXTURE} --rows 128 --cases '8of128 2048x768'", 10),
+    "step gpt-oss": (f"{MODELS['gpt-oss']} --tests tg4", 10),
+    "step qwen35": (f"{MODELS['qwen35']} --tests tg4", 36),
+    "prompt qwen3": (f"{MODELS['qwen3']} --tests pp2048", 14),
+    "prompt llama": (f"{MODELS['llama']} --tests pp2048", 10),
+    "step qwen3 8": (f"{MODELS['qwen3']} --tests tg4x8", 10),
+    "step qwen3 32": (f"{MODELS['qwen3']} --tests tg4x32", 12),
+    "attention 32 x 4096": (f"{ATTENTION} --cases '32 x 4096'", 1),
+    "mxfp4 1": (f"{LINEAR} --formats mxfp4 --rows 1", 2),
+    "nvfp4 8": (f"{LINEAR} --formats nvfp4 --rows 8", 2),
+    "nvfp4 128": (f"{LINEAR} --formats nvfp4 --rows 128", 3),
+    "nvfp4 1024": (f"{LINEAR} --formats nvfp4 --rows 1024", 2),
+    "f32 4096": (f"{LINEAR} --formats nvfp4 --rows 4096 --precision f32", 2),
 }
+MOST_SECONDS_A_CASE = 20
 # Kernels that prepare a case, or measure the device's ceilings.
 LEFT_OUT = "regex:^(?!pack_|embed_kernel|read_kernel|product_kernel)"
 ACTIVE, ELAPSED = "avg.pct_of_peak_sustained_active", "avg.pct_of_peak_sustained_elapsed"
@@ -150,16 +154,29 @@ def kernels_of(rows):
     return sorted(found.values(), key=lambda kernel: -kernel["us"])
 
 
-def profile(case):
+def output_of(command, most_seconds):
+    """What a command printed. One that takes too long is ended, with the program that it runs."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True) as child:
+        try:
+            return child.communicate(timeout=most_seconds)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            return child.communicate()[0] + f"\nended after {most_seconds:.0f} s"
+
+
+def profile(case, most_seconds):
+    """A case's kernels; none, with a word to the user, where that failed."""
     arguments, count = CASES[case]
-    words = shlex.split(arguments)
     ncu = [NCU, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base", "--kill", "yes",
            "--kernel-name-base", "function", "--kernel-name", LEFT_OUT, "--launch-count", str(count), "--metrics", metrics()]
-    vernier = [os.environ.get("VERNIER", "build/release/vernier"), "bench", *words, "--device", "cuda", "--repeat", "1"]
-    ran = subprocess.run([*ncu, *vernier], capture_output=True, text=True, timeout=120, check=False)
-    kernels = kernels_of(launches(ran.stdout))
+    vernier = [os.environ.get("VERNIER", "build/release/vernier"), "bench", *shlex.split(arguments)]
+    printed = output_of([*ncu, *vernier, "--device", "cuda", "--repeat", "1"], most_seconds)
+    try:
+        kernels = kernels_of(launches(printed))
+    except (KeyError, csv.Error) as error:
+        kernels, printed = [], f"{error!r}\n{printed}"
     if not kernels:
-        print(f"{case}: no kernel was profiled (exit status {ran.returncode}): {(ran.stdout + ran.stderr)[-400:]}", file=sys.stderr)
+        print(f"{case}: not profiled: {printed[-600:]}", file=sys.stderr)
     return {"case": case, "command": f"vernier bench {arguments}", "results": kernels}
 
 
@@ -167,12 +184,6 @@ def cases():
     """{case: run} of the file; empty without it."""
     record = results("h200-profile")
     return {run["case"]: run for run in record["runs"]} if record else {}
-
-
-def of_layers(run):
-    """A model's kernels but for those that come once a step."""
-    repeated = [kernel for kernel in run["results"] if kernel["launches"] > 1]
-    return repeated if "--synthetic" in run["command"] and repeated else run["results"]
 
 
 def shares_text(kernel):
@@ -186,7 +197,7 @@ def words(case):
     run = cases().get(case)
     if not run or not run["results"]:
         return ""
-    parts = [f"`{kernel['kernel'].split('<')[0]}` {kernel['limit']} ({shares_text(kernel)})" for kernel in of_layers(run)[:2]]
+    parts = [f"`{kernel['kernel'].split('<')[0]}` {kernel['limit']} ({shares_text(kernel)})" for kernel in run["results"][:2]]
     return f"*{case}*: {'; '.join(parts)}."
 
 
@@ -233,8 +244,10 @@ def main():
             print(f"no time left for {case}", file=sys.stderr)
             continue
         print(f"{case} ({taken:.0f} s)", file=sys.stderr)
-        record["runs"].append(profile(case))
-        write(record)
+        run = profile(case, min(MOST_SECONDS_A_CASE, options.most_seconds + 5.0 - taken))
+        if run["results"]:
+            record["runs"].append(run)
+            write(record)
 
 
 if __name__ == "__main__":
