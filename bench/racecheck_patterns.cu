@@ -298,6 +298,39 @@ __global__ void sums_kernel(const std::byte* from, std::uint32_t* to) {
 #endif
 }
 
+/// Each block of a cluster of two sends numbers to both; a barrier of each counts their bytes.
+template <bool kWaits>
+__global__ void sends_kernel(const std::byte* from, std::uint32_t* to) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr int kThreads = 256;
+  __shared__ std::uint32_t got[2][kThreads];
+  __shared__ std::uint64_t arrived;
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::uint32_t barrier = address_of(&arrived);
+  if (thread == 0) {
+    init_barrier(barrier, 1);
+    arrive_expecting(barrier, sizeof(got));
+    asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+  }
+  sync_cluster();
+  for (unsigned rank = 0; rank < 2; ++rank) {
+    asm volatile(
+        "{\n.reg .b32 there, counter;\nmapa.shared::cluster.u32 there, %0, %3;\n"
+        "mapa.shared::cluster.u32 counter, %1, %3;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [there], %2, [counter];\n}\n" ::"r"(
+            address_of(&got[cluster_rank()][thread])),
+        "r"(barrier), "r"(static_cast<std::uint32_t>(from[thread])), "r"(rank)
+        : "memory");
+  }
+  std::uint32_t early = 0;
+  if (!kWaits) early = *const_cast<volatile std::uint32_t*>(&got[0][kThreads - 1 - thread]);
+  wait_for_phase(barrier, 0);
+  const std::uint32_t sum = got[0][kThreads - 1 - thread] + got[1][kThreads - 1 - thread];
+  to[static_cast<int>(blockIdx.x) * kThreads + thread] = 4 * sum + (early == 12345U ? 1 : 0);
+  sync_cluster();
+#endif
+}
+
 using Kernel = void (*)(const std::byte*, std::uint32_t*);
 struct Pattern {
   const char* name;
@@ -334,6 +367,8 @@ constexpr Pattern kPatterns[] = {
     ring<Fill::kOneThread, Leave::kAtBothCluster, Await::kTryCluster, Blocks::kShared>("cluster-multicast-ordered"),
     ring<Fill::kOneThread, Leave::kEachLaneAtBoth, Await::kOneOnly, Blocks::kShared>("cluster-multicast-unordered",
                                                                                      false),
+    {"cluster-sends", true, sends_kernel<true>, 256, true},
+    {"cluster-sends-unordered", false, sends_kernel<false>, 256, true},
     sums<Added::kPassed>("named-twice"),
     sums<Added::kWaited>("named-once"),
     sums<Added::kAllWait>("named-all-wait"),
@@ -376,7 +411,8 @@ int run(const Pattern& pattern) {
     return 1;
   }
   const bool is_ring = pattern.threads != 256;
-  const std::size_t count = is_ring ? kBlocks * kReaders * 32 : kBlocks * kRounds * 32;
+  const std::size_t words = is_ring ? kReaders * 32 : pattern.has_clusters ? 256 : kRounds * 32;  // of a block
+  const std::size_t count = kBlocks * words;
   const std::uint32_t expected = is_ring ? kRounds * 4U * 0x03030303U : 8U * 3U;
   for (std::size_t i = 0; i < count; ++i) {
     if (host[i] == expected) continue;

@@ -54,6 +54,7 @@ PATTERNS = {
     "async_product_kernel": ["copies-after-async", "cluster-multicast"],
     "split_product_kernel": ["copies-after-async"],
     "narrow_": ["named-twice"],
+    "route_cluster_kernel": ["cluster-sends"],
 }
 # Processes wait for each other at the GPU: sixteen at a time get less done than a few.
 JOBS = 6
