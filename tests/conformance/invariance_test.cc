@@ -96,6 +96,37 @@ TEST_P(InvarianceConformance, LargeBatches) {
   }
 }
 
+/// Kernels for few tokens take long rows in other ways than short ones.
+TEST_P(InvarianceConformance, FewTokensOfLongRows) {
+  constexpr std::int64_t kTokens = 40;
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision);
+    ASSERT_NE(backend, nullptr);
+    for (const FormatCase& format : all_format_cases()) {
+      if (format.cols_multiple > 64) continue;
+      for (std::int64_t cols : {1344, 2624, 8256}) {
+        if (format.cols_multiple == 1) cols -= 3;
+        cols = cols / format.cols_multiple * format.cols_multiple;
+        const std::vector<float> x = Random(9).floats(kTokens * cols);
+        WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = 67, .cols = cols};
+        const Weight first = backend->place(random_weight(spec)).value();
+        spec.rows = 21;
+        spec.seed = 2;
+        const Weight second = backend->place(random_weight(spec)).value();
+        const std::vector<float> together = multiply(*backend, {&first, &second}, x, kTokens);
+        for (const auto& [begin, count] : {std::pair{0, 1}, std::pair{39, 1}, std::pair{5, 2}, std::pair{7, 5},
+                                           std::pair{11, 8}, std::pair{3, 11}, std::pair{24, 16}}) {
+          const std::vector<float> rows(x.begin() + begin * cols, x.begin() + (begin + count) * cols);
+          const std::vector<float> apart = multiply(*backend, {&first, &second}, rows, count);
+          const auto expected = together.begin() + begin * (first.rows + second.rows);
+          ASSERT_TRUE(std::equal(apart.begin(), apart.end(), expected))
+              << format.name << ", " << cols << " columns, " << count << " tokens";
+        }
+      }
+    }
+  }
+}
+
 /// Rows of many sizes: ordinary ones, subnormals, and such as come near the ends of the range.
 std::vector<float> rows_of_all_sizes(std::int64_t tokens, std::int64_t cols) {
   Random random(8);

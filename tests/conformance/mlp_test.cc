@@ -137,6 +137,31 @@ TEST_P(MlpConformance, RowsOfManyTokens) {
   }
 }
 
+/// Long rows, which few tokens take in other ways than short ones.
+TEST_P(MlpConformance, FewTokensOfLongRows) {
+  for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
+    const auto backend = make_backend(GetParam(), precision);
+    ASSERT_NE(backend, nullptr);
+    int which = 0;
+    for (const FormatCase& format : all_format_cases()) {
+      if (format.cols_multiple > 64) continue;
+      const std::int64_t dim = format.cols_multiple == 1 ? 1341 : 1344;
+      const std::int64_t ff = format.cols_multiple == 1 ? 2623 : 2624;
+      Mlp mlp(*backend, format, dim, ff);
+      mlp.activation.kind = kKinds[which++ % std::size(kKinds)];
+      constexpr std::int64_t kMost = 40;
+      const std::vector<float> x = Random(7).floats(kMost * dim, 0.25F);
+      const std::vector<float> whole = run(*backend, mlp, x, kMost, How::kInSteps);
+      for (const std::int64_t tokens : {1, 2, 7, 8, 16}) {
+        const std::vector<float> rows(x.begin() + tokens * dim, x.begin() + 2 * tokens * dim);
+        const std::vector<float> expected(whole.begin() + tokens * dim, whole.begin() + 2 * tokens * dim);
+        const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
+        ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
 TEST_P(MlpConformance, NormedLinearIsItsSteps) {
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision);

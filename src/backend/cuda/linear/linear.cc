@@ -9,6 +9,7 @@
 #include "backend/cuda/linear/embed.h"
 #include "backend/cuda/linear/multiply.h"
 #include "backend/cuda/linear/narrow_kernels.h"
+#include "backend/cuda/linear/narrow_ring.h"
 #include "backend/cuda/linear/placed_weight.h"
 #include "backend/cuda/linear/product.h"
 #include "backend/cuda/linear/split.h"
@@ -91,25 +92,46 @@ Status norm_first(CudaContext& context, LinearBatch& batch) {
   return {};
 }
 
+/// How the rounded input of a product lies: rows, or as narrow_ring.h has it.
+enum class RoundedAs : std::uint8_t { kRows, kChunks };
+std::int64_t rounded_stride(const WeightRef& weight, RoundedAs as) {
+  return as == RoundedAs::kChunks ? kRingStride : input_stride(weight.packing, weight.units);
+}
+std::int64_t rounded_size(const LinearBatch& batch, RoundedAs as) {
+  const WeightRef& weight = batch.matrix[0].weight;
+  const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
+  return as == RoundedAs::kChunks ? size_of_chunks(rows, weight.cols) : rows * rounded_stride(weight, as);
+}
+/// Of narrow products.
+RoundedAs narrow_input(const CudaContext& context, const LinearBatch& batch) {
+  return has_ring(context, batch) && !is_staged(batch) ? RoundedAs::kChunks : RoundedAs::kRows;
+}
+
+Status norm_and_round_as(CudaContext& context, const LinearBatch& batch, RoundedAs as, std::uint16_t* to) {
+  const WeightRef& weight = batch.matrix[0].weight;
+  const MatrixView x = {const_cast<float*>(batch.x.data), batch.tokens, weight.cols, batch.x.stride};
+  if (as == RoundedAs::kChunks) return norm_and_round_chunks(context, x, batch.x.norm, batch.x.terms, to);
+  return norm_and_round(context, x, batch.x.norm, {to, rounded_stride(weight, as), batch.x.terms});
+}
+
 /// Rounds the input for all blocks at once, normed first where it is to be: by one kernel, unless the packing wants
 /// sums of the rounded columns too.
-Status round_once(CudaContext& context, LinearBatch& batch) {
+Status round_once(CudaContext& context, LinearBatch& batch, RoundedAs as = RoundedAs::kRows) {
   const WeightRef& weight = batch.matrix[0].weight;
-  const std::int64_t stride = input_stride(weight.packing, weight.units);
   if (wants_sums(weight)) VN_TRY(norm_first(context, batch));
-  const std::int64_t rows = std::int64_t{batch.tokens} * batch.x.terms;
-  VN_ASSIGN(void* const memory,
-            context.scratch.get(ScratchSlot::kLinearInput, static_cast<std::size_t>(rows * stride * 2)));
+  const auto bytes = static_cast<std::size_t>(rounded_size(batch, as) * 2);
+  VN_ASSIGN(void* const memory, context.scratch.get(ScratchSlot::kLinearInput, bytes));
   auto* const rounded = static_cast<std::uint16_t*>(memory);
   if (batch.x.norm.weight != nullptr) {
-    const MatrixView x = {const_cast<float*>(batch.x.data), batch.tokens, weight.cols, batch.x.stride};
-    VN_TRY(norm_and_round(context, x, batch.x.norm, {rounded, stride, batch.x.terms}));
+    VN_TRY(norm_and_round_as(context, batch, as, rounded));
     batch.x.norm = {};
+  } else if (as == RoundedAs::kChunks) {
+    VN_CUDA(round_chunks(batch.x, batch.tokens, weight.cols, rounded, context.stream));
   } else {
     VN_CUDA(round_input(batch.x, batch.tokens, weight.cols, {rounded, weight.packing}, context.stream));
   }
   batch.x.rounded = rounded;
-  batch.x.rounded_stride = stride;
+  batch.x.rounded_stride = rounded_stride(weight, as);
   return {};
 }
 
@@ -117,7 +139,7 @@ Status round_once(CudaContext& context, LinearBatch& batch) {
 Status prepare_input(CudaContext& context, LinearBatch& batch) {
   if (wants_sums(batch.matrix[0].weight)) VN_TRY(norm_first(context, batch));
   const bool is_ready = batch.x.rounded != nullptr || (is_staged(batch) && batch.x.norm.weight == nullptr);
-  return is_ready ? Status() : round_once(context, batch);
+  return is_ready ? Status() : round_once(context, batch, narrow_input(context, batch));
 }
 
 LinearBatch make_batch(const CudaContext& context, const MatrixView& x, const InputNorm& norm) {
@@ -146,18 +168,26 @@ Result<bool> narrow_mlp(CudaContext& context, MlpBatches& mlp) {
   const Packing packing = first.matrix[0].weight.packing;
   if (first.tokens * first.x.terms > kMostColumns) return false;
   if (packing == Packing::kNone || down.packing == Packing::kNone) return false;
-  if (narrow_kernels(packing).gated == nullptr) return false;
+  const bool in_ring = has_ring(context, first);
+  if (in_ring ? ring_kernels(packing).gated == nullptr : narrow_kernels(packing).gated == nullptr) return false;
   // The activation is rounded as the input of `down` would be; sums of its columns nobody makes.
-  const std::int64_t stride = std::int64_t{down.units} * kUnitCols;
   if (wants_sums(down)) return false;
-  const std::size_t bytes = static_cast<std::size_t>(first.tokens * first.x.terms * stride) * 2;
+  const RoundedAs as = narrow_input(context, last);
+  if (as == RoundedAs::kChunks && !in_ring) return false;
+  const std::size_t bytes = static_cast<std::size_t>(rounded_size(last, as)) * 2;
   VN_ASSIGN(void* const hidden, context.scratch.get(ScratchSlot::kMlpHidden, bytes));
-  if (stride != down.cols) VN_CUDA(cudaMemsetAsync(hidden, 0, bytes, context.stream));
-  const GatedOutput gated = {.spec = mlp.activation, .hidden = static_cast<std::uint16_t*>(hidden), .stride = stride};
+  if (down.cols % kUnitCols != 0) VN_CUDA(cudaMemsetAsync(hidden, 0, bytes, context.stream));
+  last.x.rounded = static_cast<std::uint16_t*>(hidden);
+  last.x.rounded_stride = rounded_stride(down, as);
+  const GatedOutput gated = {mlp.activation, static_cast<std::uint16_t*>(hidden), last.x.rounded_stride};
   VN_TRY(prepare_input(context, first));
-  VN_CUDA(narrow_kernels(packing).gated(first, gated, context.stream));
-  last.x.rounded = gated.hidden;
-  last.x.rounded_stride = stride;
+  if (in_ring) {
+    const std::int64_t rows = std::int64_t{last.tokens} * last.x.terms;
+    const std::int64_t chunk_stride = as == RoundedAs::kChunks ? rows * kRingStride : kChunkCols;
+    VN_CUDA(ring_kernels(packing).gated(first, {gated, chunk_stride}, context.stream));
+  } else {
+    VN_CUDA(narrow_kernels(packing).gated(first, gated, context.stream));
+  }
   VN_TRY(multiply(context, last));
   return true;
 }
@@ -209,7 +239,8 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     return {};
   }
   VN_TRY(prepare_input(context, batch));
-  VN_CUDA(narrow_kernels(packing).linear(batch, context.stream));
+  const auto kernel = has_ring(context, batch) ? ring_kernels(packing).linear : narrow_kernels(packing).linear;
+  VN_CUDA(kernel(batch, context.stream));
   return {};
 }
 

@@ -1,6 +1,7 @@
 // Input rows as bf16 terms, once for all blocks of a product.
 #include "backend/cuda/fragment/group_stage.cuh"
 #include "backend/cuda/linear/narrow_input.cuh"
+#include "backend/cuda/linear/narrow_ring.h"
 #include "backend/cuda/linear/product.h"
 #include "backend/cuda/predecessor.cuh"
 
@@ -15,11 +16,12 @@ struct RoundTarget {
   int cols;
   int padded;
   GroupShape shape;
+  std::int64_t chunk_stride = kChunkCols;  ///< of a row
 };
 
 /// Four columns of a term; with the sum of their group where minimums want it. All lanes of half a warp.
 __device__ __forceinline__ void put_columns(const RoundTarget& to, std::uint16_t* row, int col, const uint2& words) {
-  if (col < to.padded) *reinterpret_cast<uint2*>(row + col) = words;
+  if (col < to.padded) *reinterpret_cast<uint2*>(row + col / kChunkCols * to.chunk_stride + col % kChunkCols) = words;
   if (!to.shape.has_minimum) return;
   const float own = __fadd_rn(add_halves(words.x), add_halves(words.y));
   const float sum = sum_group<4>(own, to.shape.group_cols(), lanes_of_unit());
@@ -48,16 +50,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+cudaError_t launch(const InputView& x, std::int64_t rows, const RoundTarget& target, cudaStream_t stream) {
+  const int threads = columns_with_sums(target.shape, target.padded) / 4;
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>((threads + kThreads - 1) / kThreads));
+  return launch_dependent(round_input_kernel, grid, kThreads, 0, stream, x, target);
+}
+
 }  // namespace
 
 cudaError_t round_input(const InputView& x, std::int64_t rows, std::int64_t cols, const RoundedRows& to,
                         cudaStream_t stream) {
   const std::int64_t units = (cols + kUnitCols - 1) / kUnitCols;
-  const RoundTarget target = {to.data, input_stride(to.packing, units), static_cast<int>(cols),
-                              static_cast<int>(units * kUnitCols), group_shape(to.packing)};
-  const int threads = columns_with_sums(target.shape, target.padded) / 4;
-  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>((threads + kThreads - 1) / kThreads));
-  return launch_dependent(round_input_kernel, grid, kThreads, 0, stream, x, target);
+  const RoundTarget target = {.data = to.data,
+                              .stride = input_stride(to.packing, units),
+                              .cols = static_cast<int>(cols),
+                              .padded = static_cast<int>(units * kUnitCols),
+                              .shape = group_shape(to.packing)};
+  return launch(x, rows, target, stream);
+}
+
+cudaError_t round_chunks(const InputView& x, std::int64_t rows, std::int64_t cols, std::uint16_t* to,
+                         cudaStream_t stream) {
+  const RoundTarget target = {.data = to,
+                              .stride = kRingStride,
+                              .cols = static_cast<int>(cols),
+                              .padded = static_cast<int>((cols + kUnitCols - 1) / kUnitCols * kUnitCols),
+                              .shape = {},
+                              .chunk_stride = rows * x.terms * kRingStride};
+  return launch(x, rows, target, stream);
 }
 
 }  // namespace vernier::cuda

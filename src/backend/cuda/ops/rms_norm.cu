@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/linear/narrow_input.cuh"
+#include "backend/cuda/linear/narrow_ring.h"
 #include "backend/cuda/linear/tiled_input.h"
 #include "backend/cuda/ops/launch.h"
 #include "backend/cuda/ops/math.cuh"
@@ -18,10 +19,12 @@ constexpr unsigned kMostThreads = kMostNormThreads;
 struct NormRows {
   MatrixView x = {};
   MatrixView y = {};
-  NormedRows rounded = {};        ///< instead of y
-  TiledInput tiled = {};          ///< instead of both, without a residual
-  MatrixView residual = {};       ///< data null: none
-  const float* weight = nullptr;  ///< null: ones
+  NormedRows rounded = {};                 ///< instead of y
+  std::int64_t padded = 0;                 ///< where rounded columns end
+  std::int64_t chunk_stride = kChunkCols;  ///< of a rounded row
+  TiledInput tiled = {};                   ///< instead of both, without a residual
+  MatrixView residual = {};                ///< data null: none
+  const float* weight = nullptr;           ///< null: ones
   float eps = 0.0F;
 };
 
@@ -54,6 +57,8 @@ struct Row {
   float* y;
   std::uint16_t* rounded;
   std::int64_t rounded_stride;
+  std::int64_t chunk_stride;
+  std::int64_t padded;
   int terms;
   const float* residual;
   const float* weight;
@@ -74,13 +79,14 @@ struct Row {
   __device__ void put(std::int64_t at, float4 v, float4 w, float factor) const {
     const float4 result = normed(v, w, factor);
     if constexpr (kRounds) {
-      if (at < rounded_stride) store_columns(rounded + at, static_cast<int>(rounded_stride), terms, result);
+      std::uint16_t* const to = rounded + at / kChunkCols * chunk_stride + at % kChunkCols;
+      if (at < padded) store_columns(to, static_cast<int>(rounded_stride), terms, result);
     } else {
       store_four<kAligned>(y, at, dim, result);
     }
   }
   /// Where the columns end that are written.
-  __device__ std::int64_t end() const { return kRounds ? rounded_stride : dim; }
+  __device__ std::int64_t end() const { return kRounds ? padded : dim; }
 };
 
 /// Few threads and registers, so that it fits beside the blocks of the kernels before and behind it, and little code,
@@ -98,6 +104,8 @@ __global__ void __launch_bounds__(kMostThreads, 2) rms_norm_kernel(const __grid_
       rows.y.data + index * rows.y.stride,
       rounded.data + index * rounded.terms * rounded.stride,
       rounded.stride,
+      rows.chunk_stride,
+      rows.padded,
       rounded.terms,
       rows.residual.data != nullptr ? rows.residual.data + index * rows.residual.stride : nullptr,
       rows.weight,
@@ -205,6 +213,11 @@ bool is_aligned(const NormRows& rows) {
          is_aligned(rows.residual.data, rows.residual.stride) && is_aligned(rows.weight, 0);
 }
 
+Status launch_rounding(CudaContext& context, const NormRows& rows) {
+  return is_aligned(rows) ? launch(context, shape_of(rows.x), rms_norm_kernel<true, true>, rows)
+                          : launch(context, shape_of(rows.x), rms_norm_kernel<false, true>, rows);
+}
+
 }  // namespace
 
 Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
@@ -217,9 +230,17 @@ Status rms_norm(CudaContext& context, const RmsNormArgs& args) {
 }
 
 Status norm_and_round(CudaContext& context, const MatrixView& x, const RowNorm& norm, const NormedRows& to) {
-  const NormRows rows = {.x = x, .rounded = to, .weight = norm.weight, .eps = norm.eps};
-  return is_aligned(rows) ? launch(context, shape_of(x), rms_norm_kernel<true, true>, rows)
-                          : launch(context, shape_of(x), rms_norm_kernel<false, true>, rows);
+  return launch_rounding(context, {.x = x, .rounded = to, .padded = to.stride, .weight = norm.weight, .eps = norm.eps});
+}
+
+Status norm_and_round_chunks(CudaContext& context, const MatrixView& x, const RowNorm& norm, int terms,
+                             std::uint16_t* to) {
+  return launch_rounding(context, {.x = x,
+                                   .rounded = {to, kRingStride, terms},
+                                   .padded = (x.cols + kUnitCols - 1) / kUnitCols * kUnitCols,
+                                   .chunk_stride = x.rows * terms * kRingStride,
+                                   .weight = norm.weight,
+                                   .eps = norm.eps});
 }
 
 Status norm_and_tile(CudaContext& context, const MatrixView& x, const RowNorm& norm, const TiledInput& to) {
