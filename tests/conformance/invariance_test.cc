@@ -104,11 +104,11 @@ TEST_P(InvarianceConformance, FewTokensOfLongRows) {
     ASSERT_NE(backend, nullptr);
     for (const FormatCase& format : all_format_cases()) {
       if (format.cols_multiple > 64) continue;
-      for (std::int64_t cols : {1344, 2624, 8256}) {
+      for (std::int64_t cols : {1344, 8256}) {
         if (format.cols_multiple == 1) cols -= 3;
         cols = cols / format.cols_multiple * format.cols_multiple;
         const std::vector<float> x = Random(9).floats(kTokens * cols);
-        WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = 67, .cols = cols};
+        WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = 35, .cols = cols};
         const Weight first = backend->place(random_weight(spec)).value();
         spec.rows = 21;
         spec.seed = 2;

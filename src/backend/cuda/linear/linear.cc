@@ -152,6 +152,13 @@ LinearBatch make_batch(const CudaContext& context, const MatrixView& x, const In
   return batch;
 }
 
+/// One token and very many long rows of 4-bit weights: faster in pairs of tiles that stream through registers.
+bool is_best_in_registers(const LinearBatch& batch) {
+  constexpr int kManyUnits = 128;
+  const WeightRef& weight = batch.matrix[0].weight;
+  return code_bits(weight.packing) == 4 && is_staged(batch) && has_many_tiles(batch) && weight.units >= kManyUnits;
+}
+
 /// The products of a dense MLP.
 struct MlpBatches {
   LinearBatch gate_up;
@@ -239,7 +246,8 @@ Status multiply(CudaContext& context, LinearBatch batch) {
     return {};
   }
   VN_TRY(prepare_input(context, batch));
-  const auto kernel = has_ring(context, batch) ? ring_kernels(packing).linear : narrow_kernels(packing).linear;
+  const bool in_ring = has_ring(context, batch) && !is_best_in_registers(batch);
+  const auto kernel = in_ring ? ring_kernels(packing).linear : narrow_kernels(packing).linear;
   VN_CUDA(kernel(batch, context.stream));
   return {};
 }

@@ -11,7 +11,8 @@ bool has_ring(const CudaContext& context, const LinearBatch& batch) {
   const WeightRef& weight = batch.matrix[0].weight;
   if (weight.packing == Packing::kNone || has_groups(weight.packing)) return false;
   if (!has_async(context, weight.packing)) return false;  // built alike, of the same packings
-  return batch.tokens * batch.x.terms <= kMostColumns && warps_per_tile(weight.units) == kSegments;
+  const int most = code_bits(weight.packing) == 8 ? kMostColumns / 2 : kMostColumns;  // as measured
+  return batch.tokens * batch.x.terms <= most && warps_per_tile(weight.units) == kSegments;
 }
 
 const RingKernels& ring_kernels(Packing packing) {
