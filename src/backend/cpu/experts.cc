@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <deque>
+#include <optional>
 #include <vector>
 
 #include "backend/check_args.h"
@@ -23,36 +25,58 @@ float bias_of(const std::vector<std::span<const float>>& biases, std::size_t exp
 
 /// Some weights and the input rows of each; together they form one list of row tiles for the workers.
 struct GroupedProduct {
+  enum class Part : std::uint8_t { kGate, kUp, kGateAndUp, kDown };
   struct Member {
     const Weight* weight;
     std::span<const float* const> x;
-    std::int64_t first_tile;
-    std::int64_t tile_rows;
+    std::size_t expert;
+    Part part;
+    std::int64_t first_tile = 0;
+    std::int64_t tile_rows = 1;
   };
   std::vector<Member> members;
   std::int64_t num_tiles = 0;
   std::int64_t most_tokens = 0;
 
-  void add(const vernier_isa::Kernels& kernels, const Weight& weight, std::span<const float* const> x) {
-    const std::int64_t step = rows_per_tile(row_kernels_of(kernels, weight), static_cast<std::int64_t>(x.size()));
-    members.push_back({&weight, x, num_tiles, step});
-    num_tiles += (weight.rows + step - 1) / step;
-    most_tokens = std::max(most_tokens, static_cast<std::int64_t>(x.size()));
+  void add(const vernier_isa::Kernels& kernels, Member member) {
+    const auto tokens = static_cast<std::int64_t>(member.x.size());
+    member.first_tile = num_tiles;
+    member.tile_rows = rows_per_tile(row_kernels_of(kernels, *member.weight), tokens);
+    num_tiles += (member.weight->rows + member.tile_rows - 1) / member.tile_rows;
+    most_tokens = std::max(most_tokens, tokens);
+    members.push_back(member);
   }
 
-  /// Calls function(member index, row begin, row end) for the rows of tiles [begin, end).
+  /// Calls function(member, row begin, row end) for the rows of tiles [begin, end).
   template <class Function>
   void for_rows(std::int64_t begin, std::int64_t end, Function function) const {
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      const Member& member = members[i];
+    for (const Member& member : members) {
       const std::int64_t step = member.tile_rows;
       const std::int64_t rows = member.weight->rows;
       const std::int64_t row_begin = std::clamp<std::int64_t>((begin - member.first_tile) * step, 0, rows);
       const std::int64_t row_end = std::clamp<std::int64_t>((end - member.first_tile) * step, 0, rows);
-      if (row_begin < row_end) function(i, row_begin, row_end);
+      if (row_begin < row_end) function(member, row_begin, row_end);
     }
   }
 };
+
+/// Gate and up as one weight, if their rows take turns in memory: then it's read from front to back.
+std::optional<Weight> interleaved(const Weight& gate, const Weight& up) {
+  const bool have_scales = gate.layout == WeightLayout::kSeparate;
+  if (gate.format != up.format || gate.layout != up.layout || gate.rows != up.rows || gate.cols != up.cols) return {};
+  if (gate.row_stride != up.row_stride || 2 * (up.codes - gate.codes) != gate.row_stride) return {};
+  if (!gate.outer.empty() || !up.outer.empty()) return {};
+  if (have_scales) {
+    if (gate.scale_block_rows != 1 || up.scale_block_rows != 1 || gate.first_row != 0 || up.first_row != 0) return {};
+    if (gate.scale_block_cols != up.scale_block_cols || gate.scale_stride != up.scale_stride) return {};
+    if (2 * (up.scales - gate.scales) != gate.scale_stride) return {};
+  }
+  Weight both = gate;
+  both.rows *= 2;
+  both.row_stride /= 2;
+  both.scale_stride /= 2;
+  return both;
+}
 
 /// Uses of an expert whose inputs are prepared together: [first, first + group_tokens()) of its own.
 struct UseGroup {
@@ -98,8 +122,15 @@ struct ExpertStep {
   std::vector<std::size_t> touched = {};  ///< experts with tokens
   std::vector<UseGroup> input_groups = {};
   std::vector<UseGroup> hidden_groups = {};
-  GroupedProduct gate_up = {};  ///< gate and up of each touched expert
-  GroupedProduct down = {};     ///< down of each touched expert
+  std::deque<Weight> pairs = {};  ///< gate and up of those experts where they are one
+  GroupedProduct gate_up = {};    ///< gate and up of each touched expert
+  GroupedProduct down = {};       ///< down of each touched expert
+  /// A token's choices and their numbers among `touched`, where there is one token.
+  struct Choice {
+    std::int32_t choice;
+    std::size_t product;
+  };
+  std::vector<Choice> choices = {};
 
   [[nodiscard]] const vernier_isa::RowKernels& kind(const Weight& weight) const {
     return row_kernels_of(kernels, weight);
@@ -170,10 +201,21 @@ struct ExpertStep {
           list_groups(up_kind, e, up_inputs, {x_rows, dim, for_up}, input_groups);
       }
       list_groups(kind(args.experts->down[e]), e, hidden, {gate_rows, ff, for_down}, hidden_groups);
-      gate_up.add(kernels, args.experts->gate[e], {for_gate, count});
-      gate_up.add(kernels, args.experts->up[e], {for_up, count});
-      down.add(kernels, args.experts->down[e], {for_down, count});
+      add_products(e, {for_gate, count}, {for_up, count});
+      down.add(kernels, {&args.experts->down[e], {for_down, count}, e, GroupedProduct::Part::kDown});
     }
+  }
+
+  void add_products(std::size_t e, std::span<const float* const> for_gate, std::span<const float* const> for_up) {
+    const Weight& gate_weight = args.experts->gate[e];
+    const Weight& up_weight = args.experts->up[e];
+    if (std::optional<Weight> both = interleaved(gate_weight, up_weight)) {
+      pairs.push_back(*std::move(both));
+      gate_up.add(kernels, {&pairs.back(), for_gate, e, GroupedProduct::Part::kGateAndUp});
+      return;
+    }
+    gate_up.add(kernels, {&gate_weight, for_gate, e, GroupedProduct::Part::kGate});
+    gate_up.add(kernels, {&up_weight, for_up, e, GroupedProduct::Part::kUp});
   }
 
   /// Groups [begin, end): what gate and up gave becomes the input of down.
@@ -192,25 +234,32 @@ struct ExpertStep {
 
   void multiply_gate_up(std::int64_t begin, std::int64_t end, int worker) const {
     float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
-    gate_up.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
-      const std::size_t e = touched[i / 2];
-      const bool is_gate = i % 2 == 0;
-      float* out = (is_gate ? gate : up) + groups.first_use[e] * ff;
-      const auto& biases = is_gate ? args.experts->gate_bias : args.experts->up_bias;
-      const auto& member = gate_up.members[i];
-      multiply_rows(
-          kernels, *member.weight, row_begin, row_end, member.x, own,
-          [&](std::int64_t n, std::int64_t t, float product) { out[t * ff + n] = product + bias_of(biases, e, n); });
+    using Part = GroupedProduct::Part;
+    gate_up.for_rows(begin, end, [&](const GroupedProduct::Member& member, std::int64_t first, std::int64_t last) {
+      const std::size_t e = member.expert;
+      float* const gate_out = gate + groups.first_use[e] * ff;
+      float* const up_out = up + groups.first_use[e] * ff;
+      const auto store = [&](bool is_gate, std::int64_t n, std::int64_t t, float product) {
+        const auto& biases = is_gate ? args.experts->gate_bias : args.experts->up_bias;
+        (is_gate ? gate_out : up_out)[t * ff + n] = product + bias_of(biases, e, n);
+      };
+      if (member.part == Part::kGateAndUp) {
+        multiply_rows(kernels, *member.weight, first, last, member.x, own,
+                      [&](std::int64_t n, std::int64_t t, float product) { store(n % 2 == 0, n / 2, t, product); });
+        return;
+      }
+      const bool is_gate = member.part == Part::kGate;
+      multiply_rows(kernels, *member.weight, first, last, member.x, own,
+                    [&](std::int64_t n, std::int64_t t, float product) { store(is_gate, n, t, product); });
     });
   }
 
   void multiply_down(std::int64_t begin, std::int64_t end, int worker) const {
     float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
-    down.for_rows(begin, end, [&](std::size_t i, std::int64_t row_begin, std::int64_t row_end) {
-      const std::size_t e = touched[i];
+    down.for_rows(begin, end, [&](const GroupedProduct::Member& member, std::int64_t first, std::int64_t last) {
+      const std::size_t e = member.expert;
       const std::int64_t* uses = groups.uses.data() + groups.first_use[e];
-      const auto& member = down.members[i];
-      multiply_rows(kernels, *member.weight, row_begin, row_end, member.x, own,
+      multiply_rows(kernels, *member.weight, first, last, member.x, own,
                     [&](std::int64_t n, std::int64_t t, float product) {
                       results[uses[t] * dim + n] = product + bias_of(args.experts->down_bias, e, n);
                     });
@@ -224,20 +273,33 @@ struct ExpertStep {
            });
   }
 
-  /// Rows [begin, end) of down of all experts of one token, summed in the order of its choices.
+  void list_choices() {
+    for (std::int32_t choice = 0; choice < args.top_k; ++choice) {
+      const auto at = std::find(touched.begin(), touched.end(), static_cast<std::size_t>(args.ids[choice]));
+      if (at != touched.end()) choices.push_back({choice, static_cast<std::size_t>(at - touched.begin())});
+    }
+  }
+
+  /// Down's rows [begin, end) of all experts of one token, summed in the order of its choices.
   void multiply_down_and_add(std::int64_t begin, std::int64_t end, int worker) const {
     float* own = scratch + scratch_part * static_cast<std::size_t>(worker);
     float* y = args.y.row(0);
-    for (std::int32_t choice = 0; choice < args.top_k; ++choice) {
-      for (std::size_t i = 0; i < touched.size(); ++i) {
-        const std::size_t e = touched[i];
-        if (args.ids[choice] != static_cast<std::int32_t>(e)) continue;
-        const auto& member = down.members[i];
-        multiply_rows(kernels, *member.weight, begin, end, member.x.first(1), own,
-                      [&](std::int64_t n, std::int64_t, float product) {
-                        y[n] += args.weights[choice] * (product + bias_of(args.experts->down_bias, e, n));
-                      });
-      }
+    const auto uses = static_cast<std::int64_t>(choices.size());
+    for (std::int64_t i = 0; i < uses; ++i) {
+      const auto [choice, product] = choices[static_cast<std::size_t>(i)];
+      const auto e = static_cast<std::size_t>(args.ids[choice]);
+      const auto& member = down.members[product];
+      // After the last expert the worker goes on with the rows behind these.
+      const bool is_last = i + 1 == uses;
+      const std::int64_t after = is_last ? end : begin;
+      const Weight& next = *down.members[choices[static_cast<std::size_t>(is_last ? 0 : i + 1)].product].weight;
+      const bool is_alike = &kind(next) == &kind(*member.weight) && after < dim;
+      multiply_rows(
+          kernels, *member.weight, begin, end, member.x.first(1), own,
+          [&](std::int64_t n, std::int64_t, float value) {
+            y[n] += args.weights[choice] * (value + bias_of(args.experts->down_bias, e, n));
+          },
+          is_alike ? coming_rows(next, after) : vernier_isa::ComingRows{});
     }
   }
 
@@ -348,6 +410,7 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
   const auto activate = [&](std::int64_t begin, std::int64_t end, int) { step.activate(begin, end); };
   pool_.parallel_for(static_cast<std::int64_t>(step.hidden_groups.size()), activate, 8192 / ff + 1);
   if (step.can_sum_at_once()) {
+    step.list_choices();
     const auto multiply_and_add = [&](std::int64_t begin, std::int64_t end, int worker) {
       step.multiply_down_and_add(begin * kRowsAtOnce, std::min(end * kRowsAtOnce, dim), worker);
     };

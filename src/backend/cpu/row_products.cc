@@ -132,7 +132,7 @@ BlockProducts multiply_block(const vernier_isa::Kernels& kernels, const Weight& 
   const auto tokens = static_cast<std::int64_t>(block.x.size());
   const bool in_tiles = kind.prepare_group != nullptr;
   if (tokens <= kFewTokens && !in_tiles) {
-    kind.multiply_few({rows, block.begin, block.end, block.x.data(), tokens, scratch});
+    kind.multiply_few({rows, block.begin, block.end, block.x.data(), tokens, scratch, block.coming});
     return {scratch, tokens, 1};
   }
   const std::int64_t num_rows = block.end - block.begin;

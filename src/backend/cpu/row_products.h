@@ -92,6 +92,7 @@ struct ProductBlock {
   std::int64_t end;
   std::span<const float* const> x;
   std::int64_t width;
+  vernier_isa::ComingRows coming = {};  ///< after row end - 1, of a weight that is stored as this
 };
 
 /// Products in scratch: that of row r of the block with token t is at [r * row_step + t * token_step].
@@ -105,10 +106,17 @@ struct BlockProducts {
 [[nodiscard]] BlockProducts multiply_block(const vernier_isa::Kernels& kernels, const Weight& weight,
                                            const ProductBlock& block, float* scratch);
 
-/// Calls emit(n, t, product) for rows [begin, end) of a weight and all tokens, whose prepared rows are `x`.
+/// Rows [row, ..) of a weight as what comes after others.
+[[nodiscard]] inline vernier_isa::ComingRows coming_rows(const Weight& weight, std::int64_t row) {
+  return {weight.row_codes(row), weight.scales != nullptr ? weight.row_scales(row) : nullptr};
+}
+
+/// Calls emit(n, t, product) for rows [begin, end) of a weight and all tokens, whose prepared rows are `x`. `coming` is
+/// what the worker will read then.
 template <class Emit>  // NOLINTNEXTLINE(readability-function-size): the bounds and the scratch belong apart
 void multiply_rows(const vernier_isa::Kernels& kernels, const Weight& weight, std::int64_t begin, std::int64_t end,
-                   std::span<const float* const> x, float* scratch, Emit emit) {
+                   std::span<const float* const> x, float* scratch, Emit emit,
+                   const vernier_isa::ComingRows& coming = {}) {
   const auto tokens = static_cast<std::int64_t>(x.size());
   const vernier_isa::RowKernels& kind = row_kernels_of(kernels, weight);
   const std::int64_t step = rows_per_block(kind, tokens);
@@ -119,7 +127,7 @@ void multiply_rows(const vernier_isa::Kernels& kernels, const Weight& weight, st
       const std::int64_t count = std::min(most_tokens, tokens - first);
       const ProductBlock block = {n, block_end,
                                   x.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)),
-                                  group_width(tokens)};
+                                  group_width(tokens), block_end == end ? coming : vernier_isa::ComingRows{}};
       const BlockProducts products = multiply_block(kernels, weight, block, scratch);
       for (std::int64_t t = 0; t < count; ++t) {
         const float* product = products.at + t * products.token_step;

@@ -29,6 +29,12 @@ struct WeightRows {
   float (*grid_scale)(const std::byte* scales, std::int64_t index);  ///< reads a grid's scale
 };
 
+/// What a worker reads next, lest it wait for memory there; null: the rows that follow.
+struct ComingRows {
+  const std::byte* codes = nullptr;
+  const std::byte* scales = nullptr;  ///< where they lie apart
+};
+
 /// Products of weight rows [begin, end) with up to kFewTokens tokens: products[(row - begin) * tokens + t].
 struct FewProducts {
   const WeightRows& rows;
@@ -37,6 +43,7 @@ struct FewProducts {
   const float* const* x;  ///< prepared rows
   std::int64_t tokens;
   float* products;
+  ComingRows coming = {};  ///< after row end - 1, stored as these
 };
 inline constexpr std::int64_t kFewTokens = 4;
 

@@ -65,6 +65,14 @@ struct Lanes {
     else
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
+  /// Those of the first `count` codes, and zeros.
+  template <class Codec>
+  static auto load_first_scales(const std::byte* from, std::int64_t count) {
+    if constexpr (sizeof(typename Codec::Code) == 2)
+      return _mm256_maskz_loadu_epi16(first_mask(count), from);
+    else
+      return _mm_maskz_loadu_epi8(first_mask(count), from);
+  }
   /// `count` bytes, at most 32, and zeros behind them.
   static __m256i load_first_bytes(const std::byte* from, std::int64_t count) {
     return _mm256_maskz_loadu_epi8(count < 32 ? (1U << static_cast<unsigned>(count)) - 1U : ~0U, from);

@@ -29,8 +29,9 @@ VN_INLINED inline void unroll(const Function& fn) {
   }
 }
 
-/// Values whose scales are expanded at a time.
-constexpr std::int64_t kScaleBlock = 2048;
+/// Values whose scales are expanded at a time: those of a row where there are few scales.
+template <class Source>
+constexpr std::int64_t kScaleBlock = Source::kScales * 16 <= Source::kValues ? 4096 : 2048;
 
 /// Floats of a chunk's prepared inputs: its values, and for minimums one more segment.
 template <class Source>
@@ -167,26 +168,30 @@ struct Cursor {
   }
 };
 
-/// What belongs to up to kScaleBlock values of one row.
+/// What belongs to up to kScaleBlock<Source> values of one row.
 template <class Source>
 struct RowReader {
-  alignas(64) float scales[kScaleBlock / Source::kValues * Source::kScales + 16];
+  alignas(64) float scales[kScaleBlock<Source> / Source::kValues * Source::kScales + 16];
   alignas(64) std::byte last[Source::kChunkBytes + 64];  ///< a copy of a chunk that can't be read in place
 
-  /// Returns the number of chunks that can be read in place.
+  /// Returns the number of chunks that can be read in place. Where the last one may be, what follows the row stands in
+  /// it for the zeros of complete().
+  template <bool kReadsOn = false>
   std::int64_t start(const WeightRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                      Cursor<Source>& cursor) {
     Source::fill_scales(rows, row, begin, count, scales);
-    return start_unscaled(rows, row, begin, count, cursor);
+    return start_unscaled<kReadsOn>(rows, row, begin, count, cursor);
   }
+  template <bool kReadsOn = false>
   std::int64_t start_unscaled(const WeightRows& rows, std::int64_t row, std::int64_t begin, std::int64_t count,
                               Cursor<Source>& cursor) {
     cursor.at = rows.codes + row * rows.row_stride + begin / Source::kValues * Source::kChunkBytes;
     cursor.scales = scales;
     const std::int64_t whole = count / Source::kValues;
-    const bool is_whole = whole * Source::kValues == count;
-    const bool beyond = cursor.at + Source::bytes_of(count) + Source::Chunk::kOverread > rows.codes_end;
-    return is_whole && beyond ? whole - 1 : whole;
+    const std::int64_t all = (count + Source::kValues - 1) / Source::kValues;
+    if (!kReadsOn && whole < all) return whole;
+    const bool beyond = cursor.at + all * Source::kChunkBytes + Source::Chunk::kOverread > rows.codes_end;
+    return beyond ? all - 1 : all;
   }
   /// Completes the last `rest` values of a row with zeros. Zero codes may stand for other numbers, which meet zero
   /// inputs: any finite scale will do, and fill_scales() has seen to that.
@@ -198,13 +203,38 @@ struct RowReader {
   }
 };
 
-/// Products of the rows `row_of` with kTokens tokens.
+/// Rows that are read side by side, and how far behind a place in them lies what is to be asked for there.
+template <int kRows>
+struct RowsAtOnce {
+  std::int64_t row[kRows];
+  std::int64_t ahead;
+};
+
+/// The rows from `row` on; the last one stands in for missing ones. The same place of those that come next but one is
+/// far enough ahead for a memory that all cores ask, unless rows are long. Asks for their scales.
+template <int kRows>
+RowsAtOnce<kRows> take_rows(const FewProducts& args, std::int64_t row) {
+  const WeightRows& rows = args.rows;
+  RowsAtOnce<kRows> taken;
+  for (int r = 0; r < kRows; ++r) taken.row[r] = row + r < args.end ? row + r : args.end - 1;
+  constexpr std::int64_t kFar = 2 * kRows;
+  const bool are_long = kRows * rows.row_stride >= 16384;
+  taken.ahead = are_long ? 2048 : kFar * rows.row_stride;
+  const bool are_last = row + kFar >= args.end;
+  const std::byte* scales = rows.scales != nullptr ? row_scales(rows, row + kFar) : nullptr;
+  if (are_last && args.coming.codes != nullptr) {
+    if (!are_long) taken.ahead += args.coming.codes - (rows.codes + args.end * rows.row_stride);
+    if (scales != nullptr) scales += args.coming.scales - row_scales(rows, args.end);
+  }
+  const std::int64_t scale_bytes = rows.scale_block_rows == 1 ? kRows * rows.scale_stride : 0;
+  for (std::int64_t line = 0; line < scale_bytes; line += 64) Lanes::prefetch(scales + line);
+  return taken;
+}
+
+/// Products of some rows with kTokens tokens.
 template <class Source, int kRows, int kTokens>
-void multiply_block(const WeightRows& rows, const std::int64_t (&row_of)[kRows], const float* const* x,
+void multiply_block(const WeightRows& rows, const RowsAtOnce<kRows>& at, const float* const* x,
                     float (&products)[kRows][kTokens]) {
-  // Rows are read side by side. The same place of those that come next but one is far enough ahead for a memory that
-  // all cores ask, unless rows are long.
-  const std::int64_t ahead = kRows * rows.row_stride < 16384 ? 2 * kRows * rows.row_stride : 2048;
   FewSums<Source, kRows, kTokens> sums;
   RowReader<Source> readers[kRows];
   Cursor<Source> cursors[kRows];
@@ -212,20 +242,21 @@ void multiply_block(const WeightRows& rows, const std::int64_t (&row_of)[kRows],
   for (int r = 0; r < kRows; ++r) {
     for (int t = 0; t < kTokens; ++t) sums.totals[r][t] = Lanes::all(0.0F);
   }
-  for (std::int64_t begin = 0; begin < rows.cols; begin += kScaleBlock) {
-    const std::int64_t count = rows.cols - begin < kScaleBlock ? rows.cols - begin : kScaleBlock;
+  for (std::int64_t begin = 0; begin < rows.cols; begin += kScaleBlock<Source>) {
+    const std::int64_t count = rows.cols - begin < kScaleBlock<Source> ? rows.cols - begin : kScaleBlock<Source>;
     std::int64_t whole = count;
     for (int r = 0; r < kRows; ++r) {
-      const std::int64_t in_place = readers[r].start(rows, row_of[r], begin, count, cursors[r]);
+      const std::int64_t in_place =
+          readers[r].template start<Source::kAnyCodeIsFinite>(rows, at.row[r], begin, count, cursors[r]);
       whole = in_place < whole ? in_place : whole;
     }
     for (std::int64_t i = 0; i < whole; ++i) {
-      for (int r = 0; r < kRows; ++r) cursors[r].see_and_prefetch(ahead);
+      for (int r = 0; r < kRows; ++r) cursors[r].see_and_prefetch(at.ahead);
       sums.add_chunk_of(cursors);
       for (int r = 0; r < kRows; ++r) cursors[r].advance();
     }
     const std::int64_t rest = count - whole * Source::kValues;
-    if (rest == 0) continue;
+    if (rest <= 0) continue;
     for (int r = 0; r < kRows; ++r) readers[r].complete(rest, cursors[r]);
     sums.add_chunk_of(cursors);
   }
@@ -235,17 +266,15 @@ void multiply_block(const WeightRows& rows, const std::int64_t (&row_of)[kRows],
   }
 }
 
-/// All rows with tokens [0, tokens), tokens <= kTokens; the last row or token stands in for missing ones.
+/// All rows with tokens [0, tokens), tokens <= kTokens; the last token stands in for missing ones.
 template <class Source, int kRows, int kTokens>
 void multiply_all(const FewProducts& args) {
   const float* x[kTokens];
   for (int t = 0; t < kTokens; ++t) x[t] = args.x[t < args.tokens ? t : args.tokens - 1];
   float* out = args.products;
   for (std::int64_t row = args.begin; row < args.end; row += kRows) {
-    std::int64_t row_of[kRows];
-    for (int r = 0; r < kRows; ++r) row_of[r] = row + r < args.end ? row + r : args.end - 1;
     float products[kRows][kTokens];
-    multiply_block<Source, kRows, kTokens>(args.rows, row_of, x, products);
+    multiply_block<Source, kRows, kTokens>(args.rows, take_rows<kRows>(args, row), x, products);
     for (int r = 0; r < kRows && row + r < args.end; ++r) {
       for (std::int64_t t = 0; t < args.tokens; ++t) *out++ = products[r][t];
     }

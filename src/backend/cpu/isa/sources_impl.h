@@ -7,8 +7,9 @@
 //   Chunk(bytes)           a chunk's codes; step<i>() the values of step i, but for kFactor, which inputs get
 //   fill_scales(...)       expands the scales of some chunks, kScales each; those beyond a row are finite
 //   scale<segment>(scales) the scales of the lanes
-//   kHasMinimums           minimums(scales): 16, for so many equal parts of the chunk; a value is code * scale +
-//   minimum Watch                  notices codes that Chunk misreads and that make a row NaN
+//   kHasMinimums           minimums(scales): 16, for so many equal parts of the chunk; a value is code * scale + minimum
+//   kAnyCodeIsFinite       whatever bytes follow a row, as codes they are numbers; so its last chunk is read in place
+//   Watch                  notices codes that Chunk misreads and that make a row NaN
 #pragma once
 
 #include "backend/cpu/isa/decode_impl.h"
@@ -84,9 +85,7 @@ void expand_scales(const std::byte* codes, std::int64_t count, float* scales) {
   for (; i + 16 <= count; i += 16)
     Lanes::decode_scales<Codec>(Lanes::load_scales<Codec>(codes + i * kSize)).store(scales + i);
   if (i < count) {
-    alignas(32) std::byte bytes[16 * kSize] = {};
-    __builtin_memcpy(bytes, codes + i * kSize, static_cast<std::size_t>((count - i) * kSize));
-    Lanes::decode_scales<Codec>(Lanes::load_scales<Codec>(bytes)).store(scales + i);
+    Lanes::decode_scales<Codec>(Lanes::load_first_scales<Codec>(codes + i * kSize, count - i)).store(scales + i);
   }
 }
 
@@ -109,6 +108,7 @@ struct NibbleSource {
   static constexpr int kScales = kValues / F::kScaleValues;
   static constexpr int kScaleBytes = F::kScaleValues / 2;  ///< of codes under one scale
   static constexpr bool kHasMinimums = false;
+  static constexpr bool kAnyCodeIsFinite = true;
   using Watch = NoWatch;
 
   static constexpr int value_of_nibble(int nibble) {
@@ -180,6 +180,7 @@ struct ByteSource {
   static constexpr std::int64_t bytes_of(std::int64_t values) { return values / kBlockValues * kBlockBytes; }
   static NoTable table() { return {}; }
   static constexpr bool kHasMinimums = false;
+  static constexpr bool kAnyCodeIsFinite = false;
   using Watch = NoWatch;
 };
 
@@ -263,6 +264,7 @@ struct AnyGridSource {
   static constexpr std::int64_t bytes_of(std::int64_t values) { return values; }
   static NoTable table() { return {}; }
   static constexpr bool kHasMinimums = false;
+  static constexpr bool kAnyCodeIsFinite = false;
   using Watch = NoWatch;
   struct Chunk {
     static constexpr int kOverread = 0;
@@ -323,6 +325,7 @@ struct ScaleMinimumSource {
   static constexpr float kFactor = 1.0F;
   static constexpr int kScales = 32;  ///< of each block 8 scales and 8 minimums
   static constexpr bool kHasMinimums = true;
+  static constexpr bool kAnyCodeIsFinite = false;
   using Watch = NoWatch;
 
   struct Place {

@@ -48,8 +48,8 @@ float multiply_in_floats(const ManyProducts& args, std::int64_t row, std::int64_
     const typename Source::Chunk chunks[1] = {typename Source::Chunk(at.at)};
     sums.add_chunk(chunks, {at.scales});
   };
-  for (std::int64_t k = 0; k < args.rows.cols; k += kScaleBlock) {
-    const std::int64_t count = args.rows.cols - k < kScaleBlock ? args.rows.cols - k : kScaleBlock;
+  for (std::int64_t k = 0; k < args.rows.cols; k += kScaleBlock<Source>) {
+    const std::int64_t count = args.rows.cols - k < kScaleBlock<Source> ? args.rows.cols - k : kScaleBlock<Source>;
     const std::int64_t whole = reader.start(args.rows, row, k, count, cursor);
     for (std::int64_t i = 0; i < whole; ++i, cursor.advance()) add_chunk(cursor);
     const std::int64_t rest = count - whole * Source::kValues;
