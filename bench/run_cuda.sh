@@ -15,7 +15,8 @@ most_seconds=${MOST_SECONDS:-86400}
 mkdir -p "$out"
 wanted=" $* "
 
-# group NAME: begins a file; run ARGUMENTS...: adds what `vernier bench ARGUMENTS` says to it; finish: writes it.
+# group NAME: begins a file; run ARGUMENTS...: adds what `vernier bench ARGUMENTS` says to it, on the device that
+# `device` names; finish: writes it.
 group() {
   name=$1
   [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 1
@@ -87,7 +88,7 @@ fi
 if group placement; then
   for model in "qwen3-30b-a3b --format nvfp4" "gpt-oss-20b" "qwen35-35b-a3b --format nvfp4"; do
     for experts in "cpu" "offload --expert-cache 50%" "hybrid --expert-cache 50%"; do
-      run --synthetic $model --experts $experts --tests tg64,pp100,pp2048
+      run --synthetic $model --experts $experts --tests tg64,tg300,pp100,pp2048
     done
   done
   run --synthetic gpt-oss-120b --experts cpu --tests tg64,pp100,pp2048

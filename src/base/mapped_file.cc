@@ -143,6 +143,33 @@ Result<MappedFile::InMemory> MappedFile::in_memory(std::uint64_t size, std::stri
   return InMemory{std::move(file), std::span(static_cast<std::byte*>(data), size)};
 }
 
+Result<MappedFile::InMemory> MappedFile::in_file(const std::filesystem::path& path, std::uint64_t size) {
+  const std::string name = escape(path.filename().string());
+  const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+  if (fd.get() < 0) return fail(ErrorCode::kIo, "{}: cannot open: {}", name, std::strerror(errno));
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0) return fail(ErrorCode::kIo, "{}: cannot stat: {}", name, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) return fail(ErrorCode::kCorrupt, "{}: not a regular file", name);
+  const bool is_old = info.st_size > 0;
+  if (is_old && static_cast<std::uint64_t>(info.st_size) != size) {
+    return fail(ErrorCode::kInvalidArgument, "{}: has {} bytes, not {}", name, info.st_size, size);
+  }
+  // Room now: writing to a page without any would be a signal.
+  if (const int error = is_old ? 0 : posix_fallocate(fd.get(), 0, static_cast<off_t>(size)); error != 0) {
+    return fail(ErrorCode::kIo, "{}: cannot reserve {} bytes: {}", name, size, std::strerror(error));
+  }
+  void* data = mmap(nullptr, size, is_old ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) {
+    return fail(ErrorCode::kOutOfMemory, "{}: cannot map {} bytes: {}", name, size, std::strerror(errno));
+  }
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->name_ = name;
+  file->data_ = static_cast<const std::byte*>(data);
+  file->size_ = size;
+  file->owned_ = true;
+  return InMemory{std::move(file), std::span(static_cast<std::byte*>(data), size), is_old};
+}
+
 MappedFile::~MappedFile() {
   if (!owned_) return;
   if (guard_ >= 0) {

@@ -42,8 +42,12 @@ class MappedFile {
   struct InMemory {
     std::shared_ptr<const MappedFile> file;
     std::span<std::byte> bytes;
+    bool is_old = false;  ///< the bytes are those of a file that was there
   };
   static Result<InMemory> in_memory(std::uint64_t size, std::string name);
+  /// The same in a file, so that the system may drop pages and read them again. The file is made; one that has this
+  /// size is taken as it is. What is written reaches it in time.
+  static Result<InMemory> in_file(const std::filesystem::path& path, std::uint64_t size);
 
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;

@@ -227,7 +227,15 @@ Result<ModelBench::Timing> ModelBench::time_once(const Test& test, std::int32_t 
   StepPlan plan;
   for (Sequence& sequence : sequences_) plan.shares.push_back({&sequence, 1, true});
   plan.num_tokens = plan.num_outputs = test.sequences;
-  for (std::int32_t i = 0; i < test.generated; ++i) VN_TRY(run_step(plan, timing.steps));
+  std::vector<std::chrono::steady_clock::time_point> times = {std::chrono::steady_clock::now()};
+  for (std::int32_t i = 0; i < test.generated; ++i) {
+    VN_TRY(run_step(plan, timing.steps));
+    times.push_back(std::chrono::steady_clock::now());
+  }
+  for (std::size_t i = kWindowSteps; i < times.size(); ++i) {
+    const std::chrono::duration<double> window = times[i] - times[i - kWindowSteps];
+    timing.slowest_window = std::max(timing.slowest_window, window.count());
+  }
   timing.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   timing.cpu_seconds = cpu_seconds() - cpu_start;
   return timing;
@@ -247,6 +255,7 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
   ExpertExecutor& experts = *loaded_->experts.executor;
   const ExpertMoves before = experts.moves();
   double all_seconds = 0.0;
+  double slowest_window = 0.0;
   for (std::int32_t i = 0; i < repeat; ++i) {
     VN_ASSIGN(const Ceilings ceilings, loaded_->backend->measure_ceilings(clock_));
     VN_ASSIGN(const Timing timing, time_once(test, depth));
@@ -258,6 +267,7 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
     }
     const double seconds = clock_ == BenchClock::kCpu ? timing.cpu_seconds / threads_ : timing.seconds;
     all_seconds += timing.seconds;
+    slowest_window = std::max(slowest_window, timing.slowest_window);
     rates.push_back(tokens / seconds);
     cpu.push_back(timing.cpu_seconds / tokens);
     shares.push_back(floor / seconds);
@@ -276,6 +286,9 @@ Result<TestResult> ModelBench::run(const Test& test, std::int32_t depth, std::in
   result.limit = {spread_of(reads).median, spread_of(dots).median};
   result.share_of_limit = spread_of(shares).median;
   if (test.generated > 0) result.kernels_a_step = launches_of_step(*loaded_->backend);
+  if (slowest_window > 0.0) {
+    result.slowest_window_tok_s = static_cast<double>(kWindowSteps) * test.sequences / slowest_window;
+  }
   result.experts = experts.moves();
   result.experts.found -= before.found;
   result.experts.moved -= before.moved;

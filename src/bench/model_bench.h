@@ -25,6 +25,8 @@ struct ModelBenchOptions {
   BenchClock clock = BenchClock::kWall;  ///< of rates and of ceilings
 };
 
+inline constexpr std::size_t kWindowSteps = 100;
+
 struct TestResult {
   Test test;
   std::int32_t depth = 0;
@@ -34,11 +36,12 @@ struct TestResult {
   double cache_bytes_per_token = 0.0;
   double gb_s = 0.0;  ///< weights and caches
   double gflop_s = 0.0;
-  Ceilings limit;                   ///< median of those measured between the repetitions; zeros: unknown
-  double share_of_limit = 0.0;      ///< least possible time by time taken, median; 0: unknown
-  ExpertMoves experts;              ///< in all repetitions
-  std::int64_t kernels_a_step = 0;  ///< of generation, where the device launches steps as a whole; 0: unknown
-  double moved_gb_s = 0.0;          ///< bytes of experts that moved, by the time that all repetitions took
+  Ceilings limit;                     ///< median of those measured between the repetitions; zeros: unknown
+  double share_of_limit = 0.0;        ///< least possible time by time taken, median; 0: unknown
+  ExpertMoves experts;                ///< in all repetitions
+  std::int64_t kernels_a_step = 0;    ///< of generation, where the device launches steps as a whole; 0: unknown
+  double slowest_window_tok_s = 0.0;  ///< least rate of kWindowSteps steps in a row, of any repetition; 0: unknown
+  double moved_gb_s = 0.0;            ///< bytes of experts that moved, by the time that all repetitions took
 };
 
 class ModelBench {
@@ -58,6 +61,7 @@ class ModelBench {
   struct Timing {
     double seconds = 0.0;
     double cpu_seconds = 0.0;
+    double slowest_window = 0.0;  ///< seconds of kWindowSteps steps of generation; 0: there were fewer
     std::vector<Cost> steps;
   };
 

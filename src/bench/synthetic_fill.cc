@@ -67,6 +67,7 @@ void fill_piece(const Piece& piece) {
 }  // namespace
 
 void SyntheticModel::fill(int threads) {
+  if (is_filled_) return;
   std::map<TileKey, BlockTile> tiles;
   for (const PlannedTensor& tensor : tensors_) {
     if (!needs_tile(tensor) || tiles.contains(key_of(tensor))) continue;

@@ -72,12 +72,12 @@ Result<SyntheticModel> SyntheticModel::plan(const SyntheticOptions& options) {
   SyntheticModel model;
   model.seed_ = options.seed;
   VN_ASSIGN(model.tensors_, plan_tensors(specs, choice));
-  VN_TRY(
-      model.open(choice.is_gguf ? ContainerKind::kGguf : ContainerKind::kSafetensors, std::move(description), specs));
+  VN_TRY(model.open(options, choice.is_gguf ? ContainerKind::kGguf : ContainerKind::kSafetensors,
+                    std::move(description), specs));
   return model;
 }
 
-Status SyntheticModel::open(ContainerKind container, ModelDescription description,
+Status SyntheticModel::open(const SyntheticOptions& options, ContainerKind container, ModelDescription description,
                             const std::vector<TensorSpec>& specs) {
   CheckedU64 end = 0;
   for (const PlannedTensor& tensor : tensors_) {
@@ -86,8 +86,11 @@ Status SyntheticModel::open(ContainerKind container, ModelDescription descriptio
     end += tensor.size;
   }
   if (!end.value()) return fail(ErrorCode::kInternal, "a synthetic model of more than 2^64 bytes");
-  VN_ASSIGN(const MappedFile::InMemory memory, MappedFile::in_memory(*end.value(), "synthetic"));
+  is_in_file_ = !options.file.empty();
+  VN_ASSIGN(const MappedFile::InMemory memory, is_in_file_ ? MappedFile::in_file(options.file, *end.value())
+                                                           : MappedFile::in_memory(*end.value(), "synthetic"));
   bytes_ = memory.bytes;
+  is_filled_ = memory.is_old;
   std::vector<TensorRecord> records;
   records.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {

@@ -20,6 +20,7 @@ struct SyntheticOptions {
   std::string format = {};     ///< of matrices, as `inspect` calls formats; empty: as the published checkpoint has them
   std::string container = {};  ///< "gguf" or "safetensors"; empty: safetensors where that has the format
   std::uint64_t seed = 1;
+  std::string file = {};  ///< holds the weights, so that they needn't fit into memory; empty: memory does
 };
 
 class SyntheticModel {
@@ -29,17 +30,20 @@ class SyntheticModel {
   [[nodiscard]] static Result<SyntheticModel> plan(const SyntheticOptions& options);
 
   [[nodiscard]] const OpenedModel& opened() const { return *opened_; }
-  /// Bytes that fill() takes.
-  [[nodiscard]] std::uint64_t size_bytes() const { return bytes_.size(); }
-  /// Writes all weights, on `threads` threads (0: all usable cores). The bytes depend on shape, formats and seed alone.
+  /// Bytes of memory that fill() takes.
+  [[nodiscard]] std::uint64_t size_bytes() const { return is_in_file_ ? 0 : bytes_.size(); }
+  /// Writes all weights, unless a file had them, on `threads` threads (0: all usable cores). The bytes depend on shape,
+  /// formats and seed alone.
   void fill(int threads);
 
  private:
   SyntheticModel() = default;
-  [[nodiscard]] Status open(ContainerKind container, ModelDescription description,
+  [[nodiscard]] Status open(const SyntheticOptions& options, ContainerKind container, ModelDescription description,
                             const std::vector<TensorSpec>& specs);
 
   std::uint64_t seed_ = 1;
+  bool is_in_file_ = false;
+  bool is_filled_ = false;
   std::vector<PlannedTensor> tensors_;
   std::vector<std::uint64_t> offsets_;  // of each tensor in bytes_
   std::span<std::byte> bytes_;          // kept alive by the file in opened_

@@ -46,6 +46,7 @@ Status check_flags(const BenchFlags& flags) {
   if (flags.synthetic.shape.empty()) {
     const std::string_view unused = flags.synthetic.layers != 0          ? "--layers"
                                     : !flags.synthetic.container.empty() ? "--container"
+                                    : !flags.synthetic.file.empty()      ? "--weights-file"
                                                                          : "";
     if (!unused.empty()) return fail(ErrorCode::kInvalidArgument, "{} goes with --synthetic", unused);
     if (!flags.synthetic.format.empty()) {
@@ -150,6 +151,9 @@ VerbBody declare_bench(CLI::App& app) {
       ->option_text("NAME");
   app.add_option("--container", flags->synthetic.container, "gguf or safetensors: layout of the synthetic weights")
       ->check(CLI::IsMember({"gguf", "safetensors"}));
+  app.add_option("--weights-file", flags->synthetic.file,
+                 "keep the synthetic weights in this file, and take those that an earlier run left there")
+      ->option_text("FILE");
   app.add_option("--formats", flags->kernels.formats, "kernels: weight formats, 'all', or NAME:gguf for GGUF's layout")
       ->option_text("LIST");
   app.add_option("--ops", flags->kernels.ops, "kernels: linear, attention, delta-net, experts, mixture, router, norm")

@@ -49,6 +49,10 @@ std::string test_line(const bench::TestResult& result) {
                   number(result.tok_s.median), number(result.tok_s.min), number(result.tok_s.max), number(result.gb_s),
                   number(result.gflop_s), known(result.limit.read_gb_s) + ", " + known(result.limit.dot_gflop_s),
                   percent(result.share_of_limit));
+  if (result.slowest_window_tok_s > 0.0) {
+    line += fmt::format("  any {} steps in a row: at least {} tok/s\n", bench::kWindowSteps,
+                        number(result.slowest_window_tok_s));
+  }
   const ExpertMoves& experts = result.experts;
   const auto uses = static_cast<double>(experts.found + experts.moved + experts.on_host);
   if (uses > 0.0) {
@@ -81,6 +85,7 @@ Json test_json(const bench::TestResult& result) {
   object.set("depth", result.depth);
   object.set("batch", result.test.sequences);
   object.set("tok_s", spread_json(result.tok_s));
+  if (result.slowest_window_tok_s > 0.0) object.set("slowest_100_steps_tok_s", result.slowest_window_tok_s);
   object.set("cpu_s_per_tok", result.cpu_s_per_tok);
   object.set("weight_bytes_per_token", result.weight_bytes_per_token);
   object.set("cache_bytes_per_token", result.cache_bytes_per_token);

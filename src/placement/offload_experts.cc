@@ -167,17 +167,24 @@ Status OffloadExpertExecutor::run_chosen(Call& call) {
   return run_on_device(call, std::move(present), missing);
 }
 
-/// First what lies in slots, then what is missing in parts that leave the slots of the part before alone.
+/// First what lies in slots, then what is missing in parts that leave the slots of the part before alone. Each is half
+/// of the rest: the lane never waits, and what is left to compute when the last expert has come is little.
 std::vector<OffloadExpertExecutor::Wave> OffloadExpertExecutor::plan_waves(
     std::vector<std::int32_t> present, std::span<const std::int32_t> missing) const {
   const auto slots = static_cast<std::size_t>(cache_->num_slots());
   const std::size_t half = std::max<std::size_t>(slots / 2, 1);
+  // Records that the device lays out come after the work before them, not beside it.
+  const std::size_t least = records_.places()
+                                ? missing.size()
+                                : static_cast<std::size_t>(options_.wave_bytes / records_.largest_record()) + 1;
   std::vector<Wave> waves;
   if (!present.empty()) waves.push_back({std::move(present), {}, {}});
   while (!missing.empty()) {
     const std::size_t taken = waves.empty() ? 0 : waves.back().experts.size();
     const std::size_t room = taken < slots ? std::min(half, slots - taken) : half;
-    const std::size_t count = std::min(room, missing.size());
+    std::size_t wanted = std::max((missing.size() + 1) / 2, least);
+    if (wanted + least > missing.size()) wanted = missing.size();
+    const std::size_t count = std::min(room, wanted);
     waves.push_back({{missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(count)}, {}, {}});
     missing = missing.subspan(count);
   }

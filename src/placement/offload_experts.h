@@ -25,7 +25,8 @@ struct OffloadOptions {
   std::uint64_t slot_bytes = 0;     ///< device memory for slots
   std::string_view policy = "lru";  ///< create_eviction_policy()'s names
   ExpertStore store = ExpertStore::kMemory;
-  int num_threads = 0;           ///< ExpertStore::kFile: threads that read the file, 0: all
+  int num_threads = 0;                                  ///< ExpertStore::kFile: threads that read the file, 0: all
+  std::uint64_t wave_bytes = std::uint64_t{32} << 20U;  ///< missing experts of fewer bytes aren't computed in parts
   std::int64_t num_staged = 16;  ///< ExpertStore::kFile: records on their way to the device at a time, at least
 };
 

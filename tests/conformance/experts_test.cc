@@ -296,6 +296,8 @@ struct ExpertCase {
   Activation activation = Activation::kSilu;
   bool bias = false;
   std::vector<std::int32_t> ids = {};  ///< [tokens, kTopK]
+  std::int64_t dim = 0;                ///< 0: a few values, as ff
+  std::int64_t ff = 0;
 };
 
 /// The host's view of an expert bank and of its placed copy.
@@ -368,8 +370,9 @@ double silu_or_swiglu(Activation kind, double g, double u) {
 }
 
 void check_experts(Backend& backend, const ExpertCase& test) {
-  const std::int64_t dim = test.format.cols_multiple == 1 ? 40 : test.format.cols_multiple;
-  const std::int64_t ff = test.format.cols_multiple == 1 ? 24 : test.format.cols_multiple;
+  const std::int64_t multiple = test.format.cols_multiple;
+  const std::int64_t dim = test.dim > 0 ? test.dim : multiple == 1 ? 40 : multiple;
+  const std::int64_t ff = test.ff > 0 ? test.ff : multiple == 1 ? 24 : multiple;
   const Bank bank = make_bank(backend, test, dim, ff);
   const auto tokens = static_cast<std::int64_t>(test.ids.size()) / kTopK;
   Random random(7);
@@ -475,6 +478,89 @@ TEST_P(ExpertsConformance, MlpWithBiasesAndClampedActivation) {
         check_experts(*backend, test);
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+// Rows that are read in several parts, of which the last isn't whole.
+TEST_P(ExpertsConformance, MlpOfWideExperts) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  for (const FormatCase& format : all_format_cases()) {
+    if (format.cols_multiple == 1 || format.cols_multiple > 64) continue;
+    ExpertCase test = {.format = format, .precision = Precision::kBf16, .bias = true};
+    test.dim = 320;
+    test.ff = 1088;
+    for (const std::vector<std::int32_t>& ids : {std::vector<std::int32_t>{3, 1}, {2, 4, 0, 2, 2, 1}}) {
+      test.ids = ids;
+      check_experts(*backend, test);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// Copies of two weights of one shape whose rows take turns.
+std::pair<Weight, Weight> interleave(const Weight& gate, const Weight& up) {
+  const std::int64_t codes = 2 * gate.rows * gate.row_stride;
+  const auto bytes =
+      std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(codes + 2 * gate.rows * gate.scale_stride));
+  const auto view = [&](const Weight& from, std::int64_t first) {
+    Weight to = from;
+    to.codes = bytes->data() + first * from.row_stride;
+    to.row_stride *= 2;
+    if (from.scales != nullptr) to.scales = bytes->data() + codes + first * from.scale_stride;
+    to.scale_stride *= 2;
+    to.owner = bytes;
+    for (std::int64_t r = 0; r < from.rows; ++r) {
+      std::memcpy(mutable_codes(to) + r * to.row_stride, from.row_codes(r), static_cast<std::size_t>(from.row_stride));
+      if (from.scales == nullptr) continue;
+      std::memcpy(mutable_scales(to) + r * to.scale_stride, from.row_scales(r),
+                  static_cast<std::size_t>(from.scale_stride));
+    }
+    return to;
+  };
+  return {view(gate, 0), view(up, 1)};
+}
+
+TEST_P(ExpertsConformance, GateAndUpWhoseRowsTakeTurns) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  constexpr std::int64_t kDim = 192;
+  constexpr std::int64_t kWidth = 128;
+  for (const FormatCase& format : all_format_cases()) {
+    if (format.cols_multiple > 64) continue;
+    const auto make = [&](std::int64_t rows, std::int64_t cols, std::uint64_t seed) {
+      WeightSpec spec = {.format = format.format, .layout = format.layout, .rows = rows, .cols = cols};
+      spec.seed = seed;
+      return random_weight(spec);
+    };
+    const Weight gate = make(kWidth, kDim, 1);
+    const Weight up = make(kWidth, kDim, 2);
+    if (gate.scale_block_rows != 1) continue;
+    const Weight down = backend->place(make(kDim, kWidth, 3)).value();
+    const auto [gate_rows, up_rows] = interleave(gate, up);
+    const auto run = [&](const Weight& first, const Weight& second, std::int64_t tokens) {
+      ExpertWeights bank;
+      bank.gate = {backend->place(first).value()};
+      bank.up = {backend->place(second).value()};
+      bank.down = {down};
+      Random random(3);
+      const TestMatrix x(*backend, tokens, kDim, random.floats(tokens * kDim));
+      const TestMatrix y(*backend, tokens, kDim, random.floats(tokens * kDim));
+      const TestVector weights(*backend, std::vector<float>(static_cast<std::size_t>(tokens), 0.5F));
+      const std::vector<std::int32_t> chosen(static_cast<std::size_t>(tokens), 0);
+      const Buffer ids = backend->allocate(chosen.size() * 4).value();
+      VN_EXPECT_OK(backend->copy_to_device(ids.data(), chosen.data(), chosen.size() * 4));
+      ExpertMlpArgs args;
+      args.x = x.view();
+      args.experts = &bank;
+      args.top_k = 1;
+      args.ids = static_cast<const std::int32_t*>(ids.data());
+      args.weights = weights.span().data();
+      args.y = y.view();
+      VN_EXPECT_OK(backend->expert_mlp(args));
+      return y.read();
+    };
+    for (const std::int64_t tokens : {1, 3, 20}) {
+      EXPECT_EQ(run(gate_rows, up_rows, tokens), run(gate, up, tokens)) << format.name << ", " << tokens << " tokens";
     }
   }
 }

@@ -424,6 +424,19 @@ TEST(OffloadExpertsPrompts, DoNotEmptyEachOthersSlots) {
   }
 }
 
+// Each part's copies run beside the part before, however late either is.
+TEST(OffloadExpertsPrompts, ComputeWhatIsMissingInParts) {
+  for (const Late late : {Late::kWork, Late::kCopies}) {
+    for (const std::int64_t slots : {std::int64_t{3}, std::int64_t{5}, std::int64_t{kExperts}}) {
+      QueueingDevice device(make_cpu(), late);
+      OffloadExpertExecutor executor(device, make_cpu(),
+                                     {.num_slots = slots, .slot_bytes = std::uint64_t{1} << 30U, .wave_bytes = 1});
+      check_executor(executor, [&](std::int64_t) { ASSERT_TRUE(device.synchronize()); });
+      EXPECT_GT(executor.counters().copied, 0);
+    }
+  }
+}
+
 TEST(OffloadExpertsLimits, TooFewSlotsAreRefusedWithTheNumberNeeded) {
   QueueingDevice device(make_cpu(), Late::kWork);
   OffloadExpertExecutor executor(device, make_cpu(), {.num_slots = 1, .slot_bytes = std::uint64_t{1} << 30U});

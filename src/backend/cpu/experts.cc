@@ -15,6 +15,9 @@ namespace {
 /// Tokens that expert_mlp takes at a time: bounds its memory, and is enough to make decoding cheap beside multiplying.
 constexpr std::int64_t kTokensPerChunk = 512;
 
+/// Activations that a worker computes at a time: whole chunks of any kind of weight.
+constexpr std::int64_t kActivatedAtOnce = 512;
+
 /// Rows of down that a worker takes of each of a token's experts: enough to read on for a while before the next one.
 constexpr std::int64_t kRowsAtOnce = 32;
 
@@ -59,6 +62,19 @@ struct GroupedProduct {
     }
   }
 };
+
+/// Descriptions of a token's experts, which its weights have driven from the caches since the token before.
+void ask_for_descriptions(const ExpertMlpArgs& args) {
+  constexpr std::size_t kLine = 64;
+  for (std::int32_t i = 0; i < args.top_k; ++i) {
+    const std::int32_t id = args.ids[i];
+    if (id < 0 || id >= std::ssize(args.experts->gate)) continue;
+    for (const auto* weights : {&args.experts->gate, &args.experts->up, &args.experts->down}) {
+      const auto* weight = reinterpret_cast<const std::byte*>(&(*weights)[static_cast<std::size_t>(id)]);
+      for (std::size_t line = 0; line < sizeof(Weight); line += kLine) __builtin_prefetch(weight + line);
+    }
+  }
+}
 
 /// Gate and up as one weight, if their rows take turns in memory: then it's read from front to back.
 std::optional<Weight> interleaved(const Weight& gate, const Weight& up) {
@@ -218,17 +234,32 @@ struct ExpertStep {
     gate_up.add(kernels, {&up_weight, for_up, e, GroupedProduct::Part::kUp});
   }
 
-  /// Groups [begin, end): what gate and up gave becomes the input of down.
-  void activate(std::int64_t begin, std::int64_t end) const {
+  /// Into how many parts a group's activations are cut: those of groups that are prepared together aren't.
+  [[nodiscard]] std::int64_t activation_parts() const {
+    const bool are_single = std::all_of(hidden_groups.begin(), hidden_groups.end(),
+                                        [](const UseGroup& group) { return group.kind->prepare_group == nullptr; });
+    return are_single ? (ff + kActivatedAtOnce - 1) / kActivatedAtOnce : 1;
+  }
+
+  /// Parts [begin, end) of all groups: what gate and up gave becomes the input of down.
+  void activate(std::int64_t begin, std::int64_t end, std::int64_t parts) const {
     const vernier_isa::Gate spec = make_gate(args.activation);
-    for (std::int64_t g = begin; g < end; ++g) {
-      const UseGroup& group = hidden_groups[static_cast<std::size_t>(g)];
+    for (std::int64_t i = begin; i < end; ++i) {
+      const UseGroup& group = hidden_groups[static_cast<std::size_t>(i / parts)];
+      const std::int64_t from = i % parts * kActivatedAtOnce;
+      const std::int64_t count = parts == 1 ? ff : std::min(kActivatedAtOnce, ff - from);
       const std::int64_t last = std::min(group.first + group_tokens(*group.kind), group.inputs.tokens);
-      for (std::int64_t i = group.first; i < last; ++i) {
-        const std::int64_t use = groups.first_use[group.expert] + i;
-        kernels.activate(spec, gate + use * ff, up + use * ff, ff, gate + use * ff);
+      for (std::int64_t t = group.first; t < last; ++t) {
+        const std::int64_t at = (groups.first_use[group.expert] + t) * ff + from;
+        kernels.activate(spec, gate + at, up + at, count, gate + at);
       }
-      prepare_group(*group.kind, group.inputs, group.first);
+      if (group.kind->prepare_group != nullptr) {
+        prepare_group(*group.kind, group.inputs, group.first);
+        continue;
+      }
+      float* const prepared = group.inputs.prepared + group.first * group.inputs.stride;
+      group.kind->prepare(group.inputs.x[group.first] + from, count, precision == Precision::kBf16,
+                          prepared + group.kind->input_floats(from));
     }
   }
 
@@ -367,6 +398,7 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
   const std::int64_t dim = args.x.cols;
   const std::int64_t ff = args.experts->gate[0].rows;
   const std::int64_t num_choices = args.x.rows * args.top_k;
+  if (args.x.rows == 1) ask_for_descriptions(args);
   VN_ASSIGN(const ExpertUses groups, group_by_expert({args.ids, static_cast<std::size_t>(num_choices)}, num_experts));
   const auto num_uses = static_cast<std::int64_t>(groups.uses.size());
   if (num_uses == 0) return {};
@@ -407,8 +439,9 @@ Status CpuBackend::expert_mlp_chunk(const ExpertMlpArgs& args) {
     step.multiply_gate_up(begin, end, worker);
   };
   pool_.parallel_for(step.gate_up.num_tiles, multiply_gate_up, min_tiles_per_worker(dim, 1));
-  const auto activate = [&](std::int64_t begin, std::int64_t end, int) { step.activate(begin, end); };
-  pool_.parallel_for(static_cast<std::int64_t>(step.hidden_groups.size()), activate, 8192 / ff + 1);
+  const std::int64_t parts = step.activation_parts();
+  const auto activate = [&](std::int64_t begin, std::int64_t end, int) { step.activate(begin, end, parts); };
+  pool_.parallel_for(static_cast<std::int64_t>(step.hidden_groups.size()) * parts, activate, 1024 * parts / ff + 1);
   if (step.can_sum_at_once()) {
     step.list_choices();
     const auto multiply_and_add = [&](std::int64_t begin, std::int64_t end, int worker) {

@@ -210,19 +210,26 @@ struct RowsAtOnce {
   std::int64_t ahead;
 };
 
-/// The rows from `row` on; the last one stands in for missing ones. The same place of those that come next but one is
-/// far enough ahead for a memory that all cores ask, unless rows are long. Asks for their scales.
+/// How many rows ahead memory is asked for, a multiple of kRows. What lies between takes longer to multiply than memory
+/// to answer while all cores ask, and no less than the rows that come next but one.
 template <int kRows>
-RowsAtOnce<kRows> take_rows(const FewProducts& args, std::int64_t row) {
+std::int64_t rows_ahead(const WeightRows& rows) {
+  constexpr std::int64_t kBytes = 4096;
+  if (rows.row_stride <= 0) return 2 * kRows;
+  const std::int64_t enough = (kBytes / rows.row_stride + kRows) / kRows * kRows;
+  return enough > 2 * kRows ? enough : 2 * kRows;
+}
+
+/// The rows from `row` on; the last one stands in for missing ones. Asks for scales `far` rows ahead.
+template <int kRows>
+RowsAtOnce<kRows> take_rows(const FewProducts& args, std::int64_t row, std::int64_t far) {
   const WeightRows& rows = args.rows;
   RowsAtOnce<kRows> taken;
   for (int r = 0; r < kRows; ++r) taken.row[r] = row + r < args.end ? row + r : args.end - 1;
-  constexpr std::int64_t kFar = 2 * kRows;
   const bool are_long = kRows * rows.row_stride >= 16384;
-  taken.ahead = are_long ? 2048 : kFar * rows.row_stride;
-  const bool are_last = row + kFar >= args.end;
-  const std::byte* scales = rows.scales != nullptr ? row_scales(rows, row + kFar) : nullptr;
-  if (are_last && args.coming.codes != nullptr) {
+  taken.ahead = are_long ? 2048 : far * rows.row_stride;
+  const std::byte* scales = rows.scales != nullptr ? row_scales(rows, row + far) : nullptr;
+  if (row + far >= args.end && args.coming.codes != nullptr) {
     if (!are_long) taken.ahead += args.coming.codes - (rows.codes + args.end * rows.row_stride);
     if (scales != nullptr) scales += args.coming.scales - row_scales(rows, args.end);
   }
@@ -272,9 +279,10 @@ void multiply_all(const FewProducts& args) {
   const float* x[kTokens];
   for (int t = 0; t < kTokens; ++t) x[t] = args.x[t < args.tokens ? t : args.tokens - 1];
   float* out = args.products;
+  const std::int64_t far = rows_ahead<kRows>(args.rows);
   for (std::int64_t row = args.begin; row < args.end; row += kRows) {
     float products[kRows][kTokens];
-    multiply_block<Source, kRows, kTokens>(args.rows, take_rows<kRows>(args, row), x, products);
+    multiply_block<Source, kRows, kTokens>(args.rows, take_rows<kRows>(args, row, far), x, products);
     for (int r = 0; r < kRows && row + r < args.end; ++r) {
       for (std::int64_t t = 0; t < args.tokens; ++t) *out++ = products[r][t];
     }
