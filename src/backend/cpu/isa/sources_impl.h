@@ -7,8 +7,8 @@
 //   Chunk(bytes)           a chunk's codes; step<i>() the values of step i, but for kFactor, which inputs get
 //   fill_scales(...)       expands the scales of some chunks, kScales each; those beyond a row are finite
 //   scale<segment>(scales) the scales of the lanes
-//   kHasMinimums           minimums(scales): 16, for so many equal parts of the chunk; a value is code * scale + minimum
-//   kAnyCodeIsFinite       whatever bytes follow a row, as codes they are numbers; so its last chunk is read in place
+//   kHasMinimums           values are code * scale + minimum; minimums(scales): 16, for so many equal parts
+//   kAnyCodeIsFinite       bytes behind a row are numbers too, so its last chunk is read in place
 //   Watch                  notices codes that Chunk misreads and that make a row NaN
 #pragma once
 
