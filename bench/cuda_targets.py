@@ -279,6 +279,19 @@ def h3(row):
         if name in PEER_HALF_LAYERS:
             row.ratio(f"{title(name)}, by llama.cpp", quotient(ours, PEER_HALF_LAYERS[name]), 2.5)
         row.ratio(f"{title(name)}, by the better of offload and cpu", quotient(ours, max(offload or 0, alone or 0)), 0.97)
+        windows = [window(placed(row, name, *lane)) for lane in (("hybrid", "tg300"), ("offload", "tg300"), ("cpu", "tg300", ""))]
+        row.ratio(f"{title(name)}, slowest 100 tokens by that of the better lane", quotient(windows[0], max(windows[1:])), 0.97)
+
+
+def window(found):
+    return (found or {}).get("slowest_100_steps_tok_s", 0)
+
+
+def touched(row, label, found, least):
+    """What moved and what lay in slots, by time: a bus that moved all of it would need that rate."""
+    experts = (found or {}).get("experts", {})
+    value = experts.get("moved") and experts["moved_gb_s"] * (1 + experts["found"] / experts["moved"])
+    row.part(label, f"{value:.0f} GB/s of touched experts ({value / PCIE_GB_S:.2f})" if value else None, value and value >= least * PCIE_GB_S)
 
 
 def moved(row, label, found, least):
@@ -294,7 +307,7 @@ def h4(row):
 def h5(row):
     for name in (OSS, QWEN35):
         for test in ("pp100", "pp2048"):
-            moved(row, f"{title(name)} {test}", placed(row, name, "offload", test), 0.9)
+            touched(row, f"{title(name)} {test}", placed(row, name, "offload", test), 0.9)
     for name in (QWEN3, OSS, QWEN35, OSS_LARGE):
         found = placed(row, name, "cpu", "pp2048", "")
         row.ratio(f"{title(name)}, none in slots, by llama.cpp", quotient(rate(found), PEER_CPU_EXPERTS[name][1]), 1.3)

@@ -15,8 +15,7 @@ most_seconds=${MOST_SECONDS:-86400}
 mkdir -p "$out"
 wanted=" $* "
 
-# group NAME: begins a file; run ARGUMENTS...: adds what `vernier bench ARGUMENTS` says to it, on the device that
-# `device` names; finish: writes it.
+# group NAME: begins a file; run ARGUMENTS...: adds what `vernier bench ARGUMENTS` says to it; finish: writes it.
 group() {
   name=$1
   [ "$wanted" = "  " ] || [[ $wanted == *" $name "* ]] || return 1
