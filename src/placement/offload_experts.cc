@@ -88,7 +88,14 @@ Status OffloadExpertExecutor::create_device_slots() {
   return {};
 }
 
+/// Experts that the device has used so far, when all operations have ended.
+std::int64_t OffloadExpertExecutor::device_uses() {
+  const auto counters = device_slots_->counters();
+  return counters ? counters->found + counters->moved : 0;  // a device that fails says so elsewhere
+}
+
 bool OffloadExpertExecutor::leaves_to_device(const ExpertMlpArgs& args) const {
+  if (is_prompt_ && prompts_pass_ && args.x.rows > kDecodeRows) return false;
   const std::int64_t most = std::min<std::int64_t>(args.x.rows * args.top_k, std::ssize(args.experts->gate));
   return device_slots_ != nullptr && !shares_step_ && args.x.rows <= kMostDeviceRows && most <= num_slots_;
 }
@@ -118,14 +125,24 @@ Status OffloadExpertExecutor::report_uses() {
 
 void OffloadExpertExecutor::begin_step(std::int64_t decode_rows) {
   shares_step_ = options_.hybrid && device_slots_ != nullptr && step_lanes_.shares(decode_rows);
+  is_prompt_ = decode_rows == 0;
+  device_fills_prompt_ = false;
+  if (is_prompt_ && device_slots_ != nullptr) uses_before_ = device_uses();
   step_begin_ = std::chrono::steady_clock::now();
 }
 
-void OffloadExpertExecutor::end_step() { step_lanes_.record(seconds_since(step_begin_)); }
+void OffloadExpertExecutor::end_step() {
+  step_lanes_.record(seconds_since(step_begin_));
+  if (device_fills_prompt_) prompts_pass_ = device_uses() - uses_before_ > num_slots_;
+  device_fills_prompt_ = false;
+}
 
 Status OffloadExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args) {
   if (args.x.rows == 0) return {};
-  if (leaves_to_device(args)) return device_slots_->expert_mlp(layer, args);
+  if (leaves_to_device(args)) {
+    device_fills_prompt_ = is_prompt_ && args.x.rows > kDecodeRows;
+    return device_slots_->expert_mlp(layer, args);
+  }
   const bool may_split = options_.hybrid && args.x.rows <= kDecodeRows;
   std::vector<DetourArray> arrays = {choices_array(args)};
   if (may_split) arrays.insert(arrays.end(), {weights_array(args), matrix_array(args.x)});
@@ -162,29 +179,24 @@ Status OffloadExpertExecutor::run_chosen(Call& call) {
   // would be gone before the next prompt needs it; so most keep their slots, and the others pass through a few.
   const auto chosen = static_cast<std::int64_t>(present.size() + missing.size());
   const bool is_prompt = call.args.x.rows > kDecodeRows;
-  if (is_prompt && chosen * records_.num_layers() > num_slots_) call.coming = SlotCache::Coming::kPassing;
+  const bool passes = is_prompt && chosen * records_.num_layers() > num_slots_;
+  if (passes) call.coming = SlotCache::Coming::kPassing;
+  if (is_prompt && call.args.x.rows <= kMostDeviceRows) prompts_pass_ = passes;
   if (call.x != nullptr) return run_hybrid(call, std::move(present), missing);
   return run_on_device(call, std::move(present), missing);
 }
 
-/// First what lies in slots, then what is missing in parts that leave the slots of the part before alone. Each is half
-/// of the rest: the lane never waits, and what is left to compute when the last expert has come is little.
+/// First what lies in slots, then what is missing in parts that leave the slots of the part before alone.
 std::vector<OffloadExpertExecutor::Wave> OffloadExpertExecutor::plan_waves(
     std::vector<std::int32_t> present, std::span<const std::int32_t> missing) const {
   const auto slots = static_cast<std::size_t>(cache_->num_slots());
   const std::size_t half = std::max<std::size_t>(slots / 2, 1);
-  // Records that the device lays out come after the work before them, not beside it.
-  const std::size_t least = records_.places()
-                                ? missing.size()
-                                : static_cast<std::size_t>(options_.wave_bytes / records_.largest_record()) + 1;
   std::vector<Wave> waves;
   if (!present.empty()) waves.push_back({std::move(present), {}, {}});
   while (!missing.empty()) {
     const std::size_t taken = waves.empty() ? 0 : waves.back().experts.size();
     const std::size_t room = taken < slots ? std::min(half, slots - taken) : half;
-    std::size_t wanted = std::max((missing.size() + 1) / 2, least);
-    if (wanted + least > missing.size()) wanted = missing.size();
-    const std::size_t count = std::min(room, wanted);
+    const std::size_t count = std::min(room, missing.size());
     waves.push_back({{missing.begin(), missing.begin() + static_cast<std::ptrdiff_t>(count)}, {}, {}});
     missing = missing.subspan(count);
   }

@@ -25,8 +25,7 @@ struct OffloadOptions {
   std::uint64_t slot_bytes = 0;     ///< device memory for slots
   std::string_view policy = "lru";  ///< create_eviction_policy()'s names
   ExpertStore store = ExpertStore::kMemory;
-  int num_threads = 0;                                  ///< ExpertStore::kFile: threads that read the file, 0: all
-  std::uint64_t wave_bytes = std::uint64_t{32} << 20U;  ///< missing experts of fewer bytes aren't computed in parts
+  int num_threads = 0;           ///< ExpertStore::kFile: threads that read the file, 0: all
   std::int64_t num_staged = 16;  ///< ExpertStore::kFile: records on their way to the device at a time, at least
 };
 
@@ -80,6 +79,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] Status create_cache();
   [[nodiscard]] Status create_device_slots();
   [[nodiscard]] bool leaves_to_device(const ExpertMlpArgs& args) const;
+  [[nodiscard]] std::int64_t device_uses();
   [[nodiscard]] Status read_books(std::uint32_t turn);
   [[nodiscard]] Status report_uses();
   [[nodiscard]] Status run_chosen(Call& call);
@@ -108,6 +108,10 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   std::unique_ptr<ExpertSlots> device_slots_;  ///< null: the host fills slots always
   std::uint32_t known_turn_ = 0;               ///< of the device's books, when cache_ was like them
   bool shares_step_ = false;                   ///< with device_slots_: the host takes part in this step all the same
+  bool is_prompt_ = false;                     ///< the step that began last
+  bool device_fills_prompt_ = false;           ///< it's one of many tokens, and the device fills slots in it
+  bool prompts_pass_ = false;     ///< those that the device could do touch more experts than there are slots
+  std::int64_t uses_before_ = 0;  ///< the device's, before that step
   StepLanes step_lanes_;
   std::chrono::steady_clock::time_point step_begin_;
   std::vector<SlotExpert> uses_;  ///< of a call, that the device doesn't know of
