@@ -276,11 +276,10 @@ Status OffloadExpertExecutor::run_on_device(const Call& call, std::vector<std::i
     Wave* const next = i + 1 < waves.size() ? &waves[i + 1] : nullptr;
     const bool beside = next != nullptr && !records_.places() &&
                         cache_->num_pinned() + static_cast<std::int64_t>(next->experts.size()) <= cache_->num_slots();
-    if (beside) {
-      VN_TRY(lane_->follow_compute());
-      VN_TRY(admit(call, *next));
-    }
+    if (beside) VN_TRY(lane_->follow_compute());
+    // Before the next copies are enqueued: what this wave itself has to bring to the device would wait behind them.
     VN_TRY(compute(call, waves[i], i));
+    if (beside) VN_TRY(admit(call, *next));
     for (const std::int32_t slot : waves[i].slots) cache_->unpin(slot);
     if (next != nullptr && !beside) {
       VN_TRY(lane_->follow_compute());
