@@ -22,16 +22,18 @@ constexpr int kFoldThreads = 256;  ///< splits at a time
 
 /// What a block of fold_kernel exchanges.
 struct FoldShared {
-  float values[kFoldThreads][kFoldDims];
-  FoldFactors factors[kFoldThreads];
-  float totals[kFoldThreads];
+  /// Of each dimension the splits' numbers times their factors, and between rows what spreads them over the banks.
+  float values[kFoldDims][kFoldThreads + 4];
+  float first[kFoldThreads];  ///< FoldFactors of the splits
+  float second[kFoldThreads];
+  float totals[kFoldThreads];  ///< times their factors
   float largest[kFoldThreads / kWarpSize];
   float total;  ///< of all splits so far
 };
 
 /// The factors of kFoldThreads splits at once, a thread each: the largest scores so far need no order. `largest`: of
-/// all splits in front; then of these too.
-__device__ void find_factors(const SoftmaxState& own, FoldShared& shared, float& largest) {
+/// all splits in front; then of these too. Splits that aren't there leave sums as they are.
+__device__ void find_factors(const SoftmaxState& own, bool is_there, FoldShared& shared, float& largest) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   float so_far = own.largest;
@@ -46,14 +48,33 @@ __device__ void find_factors(const SoftmaxState& own, FoldShared& shared, float&
   const float before = __shfl_up_sync(0xFFFFFFFFU, so_far, 1);
   const float old = lane == 0 ? largest : fmaxf(largest, before);
   so_far = fmaxf(largest, so_far);
-  shared.factors[threadIdx.x] = {rescale(old, so_far), rescale(own.largest, so_far)};
-  shared.totals[threadIdx.x] = own.total;
+  const float second = rescale(own.largest, so_far);
+  shared.first[threadIdx.x] = is_there ? rescale(old, so_far) : 1.0F;
+  shared.second[threadIdx.x] = second;
+  shared.totals[threadIdx.x] = is_there ? __fmul_rn(own.total, second) : -0.0F;
   for (int w = warp; w < kFoldThreads / kWarpSize; ++w) largest = fmaxf(largest, shared.largest[w]);
+}
+
+/// fold_value() of `count` numbers (rounded up to fours) that have been multiplied.
+__device__ __forceinline__ float fold_fours(float sum, const float* numbers, const float* first, std::int32_t count) {
+#pragma unroll 4
+  for (std::int32_t i = 0; i < count; i += 4) {
+    const float4 next = *reinterpret_cast<const float4*>(numbers + i);
+    const float4 factors = *reinterpret_cast<const float4*>(first + i);
+    sum = __fmaf_rn(sum, factors.x, next.x);
+    sum = __fmaf_rn(sum, factors.y, next.y);
+    sum = __fmaf_rn(sum, factors.z, next.z);
+    sum = __fmaf_rn(sum, factors.w, next.w);
+  }
+  return sum;
 }
 
 /// 32 numbers of y of one head of one token from the partial states of its splits, in their order.
 __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constant__ AttentionKernelArgs args) {
-  __shared__ FoldShared shared;
+  constexpr int kWarps = kFoldThreads / kWarpSize;
+  constexpr int kFours = kFoldThreads / 4 / kWarps;  // splits that a thread takes, four side by side
+  static_assert(kFoldDims == kWarpSize);
+  __shared__ __align__(16) FoldShared shared;
   release_successor();
   const std::int64_t row = blockIdx.x;
   const auto head = static_cast<std::int32_t>(blockIdx.y);
@@ -65,38 +86,45 @@ __global__ void __launch_bounds__(kFoldThreads) fold_kernel(const __grid_constan
   const KeyRange keys = visible_keys(args, slice.past + static_cast<std::int32_t>(row) - slice.first_row);
   const std::int32_t dim = args.kv.head_dim;
   const int thread = static_cast<int>(threadIdx.x);
-  const std::int32_t d = static_cast<std::int32_t>(blockIdx.z) * kFoldDims + thread % kFoldDims;
+  const int own = thread % kWarpSize;
+  const std::int32_t d = static_cast<std::int32_t>(blockIdx.z) * kFoldDims + own;
   const std::int32_t end = (keys.end - 1) / kSplitKeys + 1;
   float sum = 0.0F;
   SoftmaxState state = empty_state();
 #pragma unroll 1
   for (std::int32_t first = keys.first / kSplitKeys; first < end; first += kFoldThreads) {
-    constexpr int kAtOnce = kFoldThreads / kFoldDims;
     const float* const from = partial_of(args, row, head, first);
     const std::int64_t stride = dim + kStateNumbers;
     const std::int32_t count = min(end - first, kFoldThreads);
     const float* const numbers = from + min(thread, count - 1) * stride + dim;
-    SoftmaxState own = {__ldcg(numbers), __ldcg(numbers + 1)};
-    if (thread >= count) own = empty_state();
-    float values[kFoldThreads / kAtOnce];
+    SoftmaxState of_split = {__ldcg(numbers), __ldcg(numbers + 1)};
+    if (thread >= count) of_split = empty_state();
+    float values[kFours * 4];
 #pragma unroll
-    for (int i = 0; i < kFoldThreads / kAtOnce; ++i) {
-      const int split = i * kAtOnce + thread / kFoldDims;
+    for (int i = 0; i < kFours * 4; ++i) {
+      const int split = (i / 4 * kWarps + thread / kWarpSize) * 4 + i % 4;
       values[i] = split < count ? __ldcg(from + split * stride + min(d, dim - 1)) : 0.0F;
     }
+    find_factors(of_split, thread < count, shared, state.largest);
+    __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kFoldThreads / kAtOnce; ++i) {
-      shared.values[i * kAtOnce + thread / kFoldDims][thread % kFoldDims] = values[i];
+    for (int i = 0; i < kFours; ++i) {
+      const int split = (i * kWarps + thread / kWarpSize) * 4;
+      const float4 factors = *reinterpret_cast<const float4*>(shared.second + split);
+      float4 four = {__fmul_rn(values[4 * i], factors.x), __fmul_rn(values[4 * i + 1], factors.y),
+                     __fmul_rn(values[4 * i + 2], factors.z), __fmul_rn(values[4 * i + 3], factors.w)};
+      if (split >= count) four.x = -0.0F;
+      if (split + 1 >= count) four.y = -0.0F;
+      if (split + 2 >= count) four.z = -0.0F;
+      if (split + 3 >= count) four.w = -0.0F;
+      *reinterpret_cast<float4*>(&shared.values[own][split]) = four;
     }
-    find_factors(own, shared, state.largest);
     __syncthreads();
     // A warp has the sums, the next one their total.
     if (thread < kFoldDims) {
-#pragma unroll 8
-      for (int i = 0; i < count; ++i) sum = fold_value(sum, shared.values[i][thread], shared.factors[i]);
+      sum = fold_fours(sum, shared.values[thread], shared.first, count);
     } else if (thread == kFoldDims) {
-#pragma unroll 8
-      for (int i = 0; i < count; ++i) state.total = fold_value(state.total, shared.totals[i], shared.factors[i]);
+      state.total = fold_fours(state.total, shared.totals, shared.first, count);
       shared.total = state.total;
     }
     __syncthreads();

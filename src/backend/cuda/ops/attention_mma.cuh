@@ -70,8 +70,17 @@ __device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, cons
   const std::int32_t first = place.keys.first / kSplitKeys;
   const std::int32_t count = (place.keys.end - 1) / kSplitKeys + 1 - first;
   const float* const from = partial_of(args, row, place.head, first);
+  // The first numbers are asked for with the states, the others while those before are added.
+  float4 next[kAtOnce];
+  const auto ask = [&](int d, std::int32_t split) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      next[i] = __ldcg(reinterpret_cast<const float4*>(from + d + min(split + i, count - 1) * kStride));
+    }
+  };
   SoftmaxState own = empty_state();
   if (lane < count) own = {__ldcg(from + lane * kStride + kDim), __ldcg(from + lane * kStride + kDim + 1)};
+  if (lane * 4 < kDim) ask(lane * 4, 0);
   float so_far = own.largest;
 #pragma unroll
   for (int offset = 1; offset < kWarpSize; offset *= 2) {
@@ -85,15 +94,17 @@ __device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, cons
   __syncwarp();
 #pragma unroll 1
   for (int d = lane * 4; d < kDim; d += kWarpSize * 4) {
-    const float* const numbers = from + d;
     float sums[4] = {};
     float total = 0.0F;
 #pragma unroll 1
     for (std::int32_t split = 0; split < count; split += kAtOnce) {
-      float4 next[kAtOnce];
+      float4 now[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        next[i] = __ldcg(reinterpret_cast<const float4*>(numbers + min(split + i, count - 1) * kStride));
+      for (int i = 0; i < kAtOnce; ++i) now[i] = next[i];
+      if (split + kAtOnce < count) {
+        ask(d, split + kAtOnce);
+      } else if (d + kWarpSize * 4 < kDim) {
+        ask(d + kWarpSize * 4, 0);
       }
 #pragma unroll
       for (int i = 0; i < kAtOnce; ++i) {
@@ -101,10 +112,10 @@ __device__ void fold_row(const AttentionKernelArgs& args, std::int64_t row, cons
         const FoldFactors both = {of_split.x, of_split.y};
         if (split + i < count) {
           total = fold_value(total, of_split.z, both);
-          sums[0] = fold_value(sums[0], next[i].x, both);
-          sums[1] = fold_value(sums[1], next[i].y, both);
-          sums[2] = fold_value(sums[2], next[i].z, both);
-          sums[3] = fold_value(sums[3], next[i].w, both);
+          sums[0] = fold_value(sums[0], now[i].x, both);
+          sums[1] = fold_value(sums[1], now[i].y, both);
+          sums[2] = fold_value(sums[2], now[i].z, both);
+          sums[3] = fold_value(sums[3], now[i].w, both);
         }
       }
     }
