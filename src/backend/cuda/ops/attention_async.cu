@@ -53,25 +53,52 @@ struct Place {
   }
 };
 
-/// The tile's queries as bf16, by all threads.
+/// The tile's queries as bf16, by the threads that multiply. Rows without a query repeat the last one. All numbers of
+/// some pieces are asked for before the first is needed: a tile begins with nothing else to do.
 template <int kDim>
 __device__ void load_queries(const AttentionKernelArgs& args, const Tile& tile, Shared<kDim>& shared) {
   constexpr int kPieces = kDim / 8;
+  constexpr int kReaders = kThreads - kGroupThreads;
+  constexpr int kAtOnce = 4;
+  constexpr int kAll = Shared<kDim>::kRows * kPieces;
+  static_assert(kAll % (kReaders * kAtOnce) == 0);
   const bool is_aligned = has_aligned_fours(args.q);
-#pragma unroll 2
-  for (int i = static_cast<int>(threadIdx.x); i < Shared<kDim>::kRows * kPieces; i += kThreads) {
-    const int row = i / kPieces;
-    const int piece = i % kPieces;
-    uint4 words = {};
-    if (tile.holds(row)) {
-      const float* const from =
-          args.q.data + tile.matrix_row(row) * args.q.stride + std::int64_t{tile.head(row)} * kDim + piece * 8;
-      const float4 low = load_four(from, is_aligned);
-      const float4 high = load_four(from + 4, is_aligned);
-      words = {bf16_pair(low.x, low.y), bf16_pair(low.z, low.w), bf16_pair(high.x, high.y), bf16_pair(high.z, high.w)};
+  const std::int32_t last = tile.rows(Shared<kDim>::kRows) - 1;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) - kGroupThreads; first < kAll; first += kReaders * kAtOnce) {
+    const float* from[kAtOnce];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = first + i * kReaders;
+      const std::int32_t row = min(at / kPieces, last);
+      from[i] =
+          args.q.data + tile.matrix_row(row) * args.q.stride + std::int64_t{tile.head(row)} * kDim + at % kPieces * 8;
     }
-    *reinterpret_cast<uint4*>(shared.query + piece_offset<Shared<kDim>::kRows>(row, piece)) = words;
+    float4 low[kAtOnce];
+    float4 high[kAtOnce];
+    if (is_aligned) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        low[i] = load_four(from[i], true);
+        high[i] = load_four(from[i] + 4, true);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        low[i] = load_four(from[i], false);
+        high[i] = load_four(from[i] + 4, false);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int at = first + i * kReaders;
+      const uint4 words = {bf16_pair(low[i].x, low[i].y), bf16_pair(low[i].z, low[i].w),
+                           bf16_pair(high[i].x, high[i].y), bf16_pair(high[i].z, high[i].w)};
+      *reinterpret_cast<uint4*>(shared.query + piece_offset<Shared<kDim>::kRows>(at / kPieces, at % kPieces)) = words;
+    }
   }
+  see_shared_writes();
+  asm volatile("bar.sync 1, %0;\n" ::"n"(kReaders) : "memory");
 }
 
 /// Four warps: asks for keys and values of all splits, 32 rows of each tile a warp.
@@ -312,8 +339,6 @@ __global__ void __launch_bounds__(kThreads, 1) async_kernel(const __grid_constan
   }
   wait_for_predecessor();
   if (tile.is_idle()) return;
-  load_queries(args, tile, shared);
-  see_shared_writes();
   __syncthreads();
   constexpr int kProducerRegisters = 40;
   constexpr int kConsumerRegisters = 232;
@@ -321,6 +346,7 @@ __global__ void __launch_bounds__(kThreads, 1) async_kernel(const __grid_constan
     give_registers<kProducerRegisters>();
     produce(args, tile, shared);
   } else {
+    load_queries(args, tile, shared);
     take_registers<kConsumerRegisters>();
     consume(args, tile, shared);
   }
