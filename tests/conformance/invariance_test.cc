@@ -222,6 +222,29 @@ TEST_P(InvarianceConformance, LinearsOfManyRows) {
   }
 }
 
+/// So many rows and tokens that the tiles of a product are as large as they get.
+TEST_P(InvarianceConformance, LinearsOfLargeTiles) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16, 2);
+  ASSERT_NE(backend, nullptr);
+  if (backend->name() != "cuda") GTEST_SKIP() << "cuts rows by its own rules";
+  for (const FormatCase& format : all_format_cases()) {
+    if (format.cols_multiple > 64) continue;
+    for (const auto& [tokens, rows, cols] : {std::tuple{250, 8300, 832}, std::tuple{1000, 8190, 320}}) {
+      const std::vector<float> x = Random(7).floats(std::int64_t{tokens} * cols);
+      const Weight weight =
+          backend->place(random_weight({.format = format.format, .layout = format.layout, .rows = rows, .cols = cols}))
+              .value();
+      const std::vector<float> together = multiply(*backend, {&weight}, x, tokens);
+      for (const auto& [begin, count] : {std::pair{0, 40}, std::pair{120, 20}, std::pair{tokens - 3, 3}}) {
+        const std::vector<float> part(x.begin() + begin * cols, x.begin() + (begin + count) * cols);
+        expect_same_bits(multiply(*backend, {&weight}, part, count), together.data() + begin * weight.rows,
+                         format.name + ", " + std::to_string(begin) + " of " + std::to_string(tokens) + " tokens");
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 /// Tokens and their routing; every second choice is expert 3 or 2.
 struct ExpertTokens {
   static constexpr std::int64_t kTopK = 2;

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/backends.h"
@@ -157,6 +158,32 @@ TEST_P(MlpConformance, FewTokensOfLongRows) {
         const std::vector<float> expected(whole.begin() + tokens * dim, whole.begin() + 2 * tokens * dim);
         const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
         ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << tokens << " tokens";
+      }
+    }
+  }
+}
+
+/// The same with tiles as large as they get.
+TEST_P(MlpConformance, RowsOfLargeTiles) {
+  const auto backend = make_backend(GetParam(), Precision::kBf16);
+  ASSERT_NE(backend, nullptr);
+  if (backend->name() != "cuda") GTEST_SKIP() << "cuts rows by its own rules";
+  int which = 0;
+  for (const FormatCase& format : all_format_cases()) {
+    if (format.layout == WeightLayout::kInterleaved) continue;
+    using Part = std::pair<std::int64_t, std::int64_t>;
+    constexpr std::int64_t kDim = 320;
+    for (const std::int64_t most : {250, 1000}) {
+      Mlp mlp(*backend, format, kDim, 4160);
+      mlp.activation.kind = kKinds[which++ % std::size(kKinds)];
+      const std::vector<float> x = Random(7).floats(most * kDim, 0.25F);
+      const std::vector<float> whole = run(*backend, mlp, x, most, How::kOneOperation);
+      for (const auto& [begin, tokens] : {Part{0, 40}, Part{120, 20}, Part{most - 3, 3}}) {
+        const auto first = x.begin() + begin * kDim;
+        const std::vector<float> rows(first, first + tokens * kDim);
+        const std::vector<float> expected(whole.begin() + begin * kDim, whole.begin() + (begin + tokens) * kDim);
+        const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
+        ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << most << " tokens";
       }
     }
   }

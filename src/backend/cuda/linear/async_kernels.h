@@ -7,7 +7,14 @@
 namespace vernier::cuda {
 
 constexpr unsigned kAsyncThreads = 384;
-constexpr int kAsyncSharedBytes = 225 * 1024;
+constexpr int kAsyncSharedBytes = 227 * 1024;
+
+/// Blocks of 32 tokens of a wide tile, and for which packings there are such tiles: a stage of more codes takes so much
+/// memory that there is room for two alone.
+constexpr int kWideBlocks = 8;
+constexpr bool has_wide_tiles(Packing packing) {
+  return packing != Packing::kE4M3ByGrid && packing < Packing::kBF16 && packing != Packing::kNone;
+}
 
 /// What a launch computes: a linear's outputs or, where top_k isn't 0, experts'.
 struct AsyncSource {

@@ -6,6 +6,7 @@
 #include "backend/cuda/linear/async_clusters.cuh"
 #include "backend/cuda/linear/async_kernels.h"
 #include "backend/cuda/linear/async_store.cuh"
+#include "backend/cuda/linear/async_wide.cuh"
 #include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
@@ -38,9 +39,10 @@ __device__ inline AsyncJob async_job(const AsyncSource& source, const ProductJob
 /// Of a linear.
 __device__ inline AsyncJob async_linear_job(const AsyncSource& source, int number, int group) {
   const int pairs = (source.row_tiles + 1) / 2;
-  const int begin = number / (pairs * kTokenTilesAtOnce) * kTokenTilesAtOnce;
+  const int at_once = source.blocks > 4 ? kTokenTilesAtOnce / 2 : kTokenTilesAtOnce;
+  const int begin = number / (pairs * at_once) * at_once;
   const int rest = number - begin * pairs;
-  const int width = min(kTokenTilesAtOnce, source.token_tiles - begin);
+  const int width = min(at_once, source.token_tiles - begin);
   const int row_tile = rest / width * 2 + static_cast<int>(cluster_rank());
   const int token_tile = begin + rest % width;
   const int most = source.blocks * kBlockTokens / source.x.terms;
@@ -77,10 +79,10 @@ __device__ inline int async_job_count(const AsyncSource& source) {
   return pairs * (source.experts.top_k > 0 ? *source.tiles.count : source.token_tiles);
 }
 
-/// With kTerms columns a token.
-template <Packing kPacking, int kTerms>
+/// With kTerms columns a token, and tiles of up to kMost blocks of 32 columns.
+template <Packing kPacking, int kTerms, int kMost>
 struct AsyncBlock {
-  using Product = AsyncProduct<kPacking>;
+  using Product = AsyncProduct<kPacking, kMost>;
   using Shared = typename Product::Shared;
   using Place = typename Product::Place;
 
@@ -91,7 +93,9 @@ struct AsyncBlock {
     float values[kValues];
     finish_sums<kBlocks>(job, row, totals, values);
     if (source.hidden.data != nullptr) {
-      store_gated<kTerms>(job, source.spec, source.hidden, values, shared.exchange);
+      if (Shared::kIsWide) sync_multipliers();  // the other group's totals
+      store_gated<kTerms>(job, source.spec, source.hidden, values, shared.gates());
+      if (Shared::kIsWide) sync_multipliers();
     } else if (is_whole(job, row, kValues * 2)) {
       store_whole_rows(job, row, values);
     } else {
@@ -104,7 +108,11 @@ struct AsyncBlock {
   static __device__ __forceinline__ void run(const AsyncSource& source, const AsyncJob& early, int number, Place& at,
                                              Shared& shared) {
     float totals[16 * kBlocks];
-    Product::template multiply<kBlocks>(early, at, shared, totals);
+    if constexpr (kMost > 4) {
+      AsyncWide<kPacking>::multiply(early, at, shared, totals);
+    } else {
+      Product::template multiply<kBlocks>(early, at, shared, totals);
+    }
     asm volatile("" : "+r"(number));
     const AsyncJob job = async_any_job(source, number, static_cast<int>(threadIdx.x) / 128);
     store<kBlocks, 16 * kBlocks / kTerms>(source, job, totals, shared);
@@ -133,6 +141,8 @@ struct AsyncBlock {
         const AsyncJob now = async_any_job(source, i, group);
         if constexpr (kTerms == 3) {
           run<3>(source, now, i, at, shared);
+        } else if constexpr (kMost > 4) {
+          run<kMost>(source, now, i, at, shared);
         } else if (now.blocks == 1) {
           run<1>(source, now, i, at, shared);
         } else if (now.blocks == 2) {
@@ -149,21 +159,25 @@ struct AsyncBlock {
 
 #endif
 
-/// Clusters of two blocks, a block for each multiprocessor. A kernel of its own for each number of terms: in one, the
-/// compiler ran out of registers.
-template <Packing kPacking, int kTerms>
+/// Clusters of two blocks, a block for each multiprocessor. A kernel of its own for each number of terms, and for wide
+/// tiles: in one, the compiler ran out of registers.
+template <Packing kPacking, int kTerms, int kMost>
 __global__ void __launch_bounds__(kAsyncThreads, 1) async_product_kernel(const __grid_constant__ AsyncSource source) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  static_assert(sizeof(AsyncShared<kPacking>) <= kAsyncSharedBytes);
+  using Block = AsyncBlock<kPacking, kTerms, kMost>;
+  static_assert(sizeof(typename Block::Shared) <= kAsyncSharedBytes);
   extern __shared__ __align__(1024) unsigned char memory[];
-  AsyncBlock<kPacking, kTerms>::run_all(source, *reinterpret_cast<AsyncShared<kPacking>*>(memory));
+  Block::run_all(source, *reinterpret_cast<typename Block::Shared*>(memory));
 #endif
 }
 
 template <Packing kPacking>
 cudaError_t launch_async(const AsyncSource& source, const AsyncLaunch& how) {
-  const auto kernel = source.x.terms == 3 ? async_product_kernel<kPacking, 3> : async_product_kernel<kPacking, 1>;
-  return launch_clusters(kernel, source, how);
+  if (source.x.terms == 3) return launch_clusters(async_product_kernel<kPacking, 3, 4>, source, how);
+  if constexpr (has_wide_tiles(kPacking)) {
+    if (source.blocks > 4) return launch_clusters(async_product_kernel<kPacking, 1, kWideBlocks>, source, how);
+  }
+  return launch_clusters(async_product_kernel<kPacking, 1, 4>, source, how);
 }
 
 }  // namespace vernier::cuda

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/fragment/wgmma.cuh"
+#include "backend/cuda/linear/async_kernels.h"
 #include "backend/cuda/linear/product_job.cuh"
 #include "backend/cuda/linear/segments.h"
 #include "backend/cuda/linear/tiled_input.h"
@@ -32,26 +34,40 @@ struct AsyncJob {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 /// Memory in which gate meets up, and in which the result is put together.
+template <int kMost>
 struct GateExchange {
   float values[2][16][128];  ///< gate, up: sixteen of each thread's values at a time
-  std::byte tiles[4 * kTileBytes];
+  std::byte tiles[kMost * kTileBytes];
 };
 
-/// The ring and what the groups exchange.
-template <Packing kPacking>
+/// The ring and what the groups exchange. Tiles have up to kMost blocks of 32 columns.
+template <Packing kPacking, int kMost = 4>
 struct AsyncShared {
   static constexpr int kCodeBytes = 8 * unit_bytes(kPacking);
-  static constexpr int kInputBytes = 4 * kTileBytes;
-  /// Rows of totals, one value of each of the 256 threads that multiply: where there is a grid, they have no registers
-  /// for them.
-  static constexpr int kTotals = kPacking == Packing::kE4M3ByGrid ? 64 : 0;
-  static constexpr int kDepth = (192 - kTotals) * 1024 / (kCodeBytes + kInputBytes);
+  static constexpr int kInputBytes = kMost * kTileBytes;
+  static constexpr bool kIsWide = kMost > 4;
+  /// Rows of totals, one value of each of the 256 threads that multiply: where there is a grid, and for most of a wide
+  /// tile's, they have no registers for them.
+  static constexpr int kTotals = kPacking == Packing::kE4M3ByGrid ? 64 : kIsWide ? 80 : 0;
+  static constexpr int kDepth = ((kIsWide ? 225 : 192) - kTotals) * 1024 / (kCodeBytes + kInputBytes);
+  using Exchange = GateExchange<kMost>;
   alignas(1024) std::byte input[kDepth][kInputBytes];
   alignas(1024) std::byte codes[kDepth][kCodeBytes];
-  alignas(128) GateExchange exchange;
+  struct Nothing {};
+  alignas(128) std::conditional_t<kIsWide, Nothing, Exchange> exchange;
   alignas(8) std::uint64_t full[kDepth];
   alignas(8) std::uint64_t empty[kDepth];
-  float totals[kTotals > 0 ? kTotals : 1][kTotals > 0 ? 256 : 1];
+  alignas(128) float totals[kTotals > 0 ? kTotals : 1][kTotals > 0 ? 256 : 1];
+
+  /// With wide tiles it takes the totals' place.
+  __device__ __forceinline__ Exchange& gates() {
+    static_assert(!kIsWide || sizeof(Exchange) <= sizeof(totals));
+    if constexpr (kIsWide) {
+      return *reinterpret_cast<Exchange*>(totals);
+    } else {
+      return exchange;
+    }
+  }
 };
 
 /// A stage of the ring, and how often it came round.
@@ -71,9 +87,12 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* at) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
 }
 
-template <Packing kPacking>
+/// Lets the compiler keep nothing of shared memory in registers.
+__device__ __forceinline__ void forget_shared() { asm volatile("" ::: "memory"); }
+
+template <Packing kPacking, int kMost = 4>
 struct AsyncProduct {
-  using Shared = AsyncShared<kPacking>;
+  using Shared = AsyncShared<kPacking, kMost>;
   using Place = RingPlace<Shared::kDepth>;
   static constexpr bool kHasGrid = kPacking == Packing::kE4M3ByGrid;
   static constexpr bool kIsCoded = code_bits(kPacking) == 4;
@@ -129,7 +148,7 @@ struct AsyncProduct {
   struct Weights {
     TileCursor scales;
     const float* grid[2];
-    uint2 next;  ///< packed scales of the next chunk
+    uint2 next = {};  ///< packed scales of the next chunk
     std::uint32_t bias;
     int units;
 
@@ -154,6 +173,16 @@ struct AsyncProduct {
                                   scales.lane / kLanes * 8);
         }
       }
+    }
+    /// The same in a loop: a copy of what is loaded would wait for it.
+    __device__ __forceinline__ void load_next_in_place(int unit) {
+      constexpr int kLanes = kIsCoded ? scale_cols(kPacking) / 16 : 1;
+      const std::byte* from =
+          scales.scales + unit / kChunkUnits * chunk_scale_bytes(kPacking) + scales.lane / kLanes * 8;
+      asm volatile(
+          "{\n.reg .pred p;\nsetp.ne.b32 p, %3, 0;\n@p ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];\n}\n"
+          : "+r"(next.x), "+r"(next.y)
+          : "l"(from), "r"(static_cast<int>(unit < units)));
     }
   };
 

@@ -123,9 +123,9 @@ __device__ __forceinline__ void put_hidden(float value, std::byte* at) {
 
 /// Group 0 has the sums of gate, group 1 those of up, of kValues / 2 tokens. They meet 32 tokens at a time: a group
 /// then takes every other token.
-template <int kTerms, int kValues>
+template <int kTerms, int kValues, class Exchange>
 __device__ __forceinline__ void store_gated(const AsyncJob& job, const ActivationSpec& spec, const TiledInput& hidden,
-                                            float (&values)[kValues], GateExchange& exchange) {
+                                            float (&values)[kValues], Exchange& exchange) {
   constexpr int kAtOnce = 16;
   int own = static_cast<int>(threadIdx.x);
   asm volatile(""
