@@ -66,7 +66,7 @@ class Memory(Cuda):
 
     def test_operands_that_cannot_fit(self):
         self.refuses(71, ["the operands take", "--working-set"], "bench", "kernels", "--device", "cuda", "--ops", "linear",
-                     "--formats", "bf16", "--rows", "1", "--repeat", "1", "--working-set", "10000000")
+                     "--formats", "bf16", "--rows", "1", "--repeat", "1", "--working-set", "1000000")
 
 
 class Experts(Cuda):
@@ -83,10 +83,14 @@ class Experts(Cuda):
         self.refuses(64, "offload", *MIXTURE, "--experts", "everywhere")
 
     def test_every_placement_starts(self):
-        for experts in ("fused", "offload", "hybrid", "cpu"):
-            for store in ("memory", "file"):
-                code, _, err = run(*MIXTURE, "--experts", experts, "--expert-store", store)
-                self.assertEqual(code, 0, (experts, store, err))
+        stores = [("--expert-store", store) for store in ("memory", "file")]
+        for experts, flags in [("fused", ()), ("cpu", ()), *((e, store) for e in ("offload", "hybrid") for store in stores)]:
+            code, _, err = run(*MIXTURE, "--experts", experts, *flags)
+            self.assertEqual(code, 0, (experts, flags, err))
+
+    def test_a_store_goes_with_slots(self):
+        for experts in ("fused", "cpu"):
+            self.refuses(64, "--expert-store goes with", *MIXTURE, "--experts", experts, "--expert-store", "file")
 
 
 class Text(Cuda):
