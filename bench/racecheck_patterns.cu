@@ -298,6 +298,30 @@ __global__ void sums_kernel(const std::byte* from, std::uint32_t* to) {
 #endif
 }
 
+/// Four warps of a block's eight hand numbers to each other through two stages and meet at a named barrier after each,
+/// as the other four do at theirs.
+template <bool kMeets>
+__global__ void parts_kernel(const std::byte* from, std::uint32_t* to) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  constexpr int kPartThreads = 128;
+  __shared__ std::uint32_t staged[2][2][kPartThreads];
+  const int part = static_cast<int>(threadIdx.x) / kPartThreads;
+  const int thread = static_cast<int>(threadIdx.x) % kPartThreads;
+  const auto meet = [part] { wait_at<1>(part, kPartThreads); };
+  staged[0][part][thread] = static_cast<std::uint32_t>(from[thread]);
+  meet();
+  for (int round = 0; round < kRounds; ++round) {
+    const int stage = kMeets ? round % 2 : 0;
+    if (round + 1 < kRounds) staged[kMeets ? 1 - stage : 0][part][thread] = static_cast<std::uint32_t>(from[thread]);
+    const std::uint32_t sum = staged[stage][part][kPartThreads - 1 - thread];
+    if (thread < 32 && part == round % 2) {
+      to[(static_cast<int>(blockIdx.x) * kRounds + round) * 32 + thread] = 8 * sum;
+    }
+    meet();
+  }
+#endif
+}
+
 /// Each block of a cluster of two sends numbers to both; a barrier of each counts their bytes.
 template <bool kWaits>
 __global__ void sends_kernel(const std::byte* from, std::uint32_t* to) {
@@ -369,6 +393,8 @@ constexpr Pattern kPatterns[] = {
                                                                                      false),
     {"cluster-sends", true, sends_kernel<true>, 256, true},
     {"cluster-sends-unordered", false, sends_kernel<false>, 256, true},
+    {"named-parts", true, parts_kernel<true>, 256, false},
+    {"named-parts-unordered", false, parts_kernel<false>, 256, false},
     sums<Added::kPassed>("named-twice"),
     sums<Added::kWaited>("named-once"),
     sums<Added::kAllWait>("named-all-wait"),

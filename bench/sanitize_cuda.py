@@ -55,6 +55,7 @@ PATTERNS = {
     "split_product_kernel": ["copies-after-async"],
     "narrow_": ["named-twice"],
     "route_cluster_kernel": ["cluster-sends"],
+    "route_many_kernel": ["named-parts"],
 }
 # Processes wait for each other at the GPU: sixteen at a time get less done than a few.
 JOBS = 6
