@@ -6,6 +6,7 @@
 
 #include "backend/cuda/experts/choose.cuh"
 #include "backend/cuda/experts/router.h"
+#include "backend/cuda/experts/router_units.cuh"
 #include "backend/cuda/fragment/mma.cuh"
 #include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/fragment/wgmma.cuh"
@@ -18,7 +19,6 @@ namespace vernier::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kQuarters = 4;
 constexpr int kBlocks = 8;  ///< of a cluster, which are as many as it has tokens at most
 constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kWarp;
@@ -33,10 +33,6 @@ struct ClusterRouteArgs {
   bool is_whole;  ///< four columns of the input, from a multiple of four on, are all there and aligned, or none is
 };
 
-__host__ __device__ constexpr int quarter_begin(int units, int quarter) {
-  const int begin = (units + kChunkUnits - 1) / kChunkUnits * quarter / kQuarters * kChunkUnits;
-  return begin < units ? begin : units;
-}
 __host__ __device__ constexpr int quarter_units(int units, int quarter) {
   return quarter_begin(units, quarter + 1) - quarter_begin(units, quarter);
 }
@@ -161,16 +157,6 @@ struct NormedRow {
   }
 };
 
-/// Four columns of a token; those beyond the last token are the last token's again.
-__device__ __forceinline__ float4 load_input(const ClusterRouteArgs& args, std::int64_t token, int col) {
-  const std::int64_t last = args.logits.tokens - 1;
-  const float* const x = args.logits.x + (token < last ? token : last) * args.logits.x_stride;
-  const int cols = args.logits.router.weight.cols;
-  if (!args.is_whole) return load_columns(x, col, cols);
-  if (col >= cols) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-  return *reinterpret_cast<const float4*>(x + col);
-}
-
 /// A unit's sums to `to`, [token][kStride].
 __device__ __forceinline__ void multiply(const HeldUnit& held, const float4 (&x)[kPieces], int tokens, float* to) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -178,13 +164,8 @@ __device__ __forceinline__ void multiply(const HeldUnit& held, const float4 (&x)
   float rest[4] = {};
 #pragma unroll
   for (int p = 0; p < kPieces; ++p) {
-    const Bf16Terms of[4] = {split_terms(x[p].x), split_terms(x[p].y), split_terms(x[p].z), split_terms(x[p].w)};
     FragmentB terms[3];
-#pragma unroll
-    for (int term = 0; term < 3; ++term) {
-      terms[term].word[0] = pack_upper_halves(of[0].term[term], of[1].term[term]);
-      terms[term].word[1] = pack_upper_halves(of[2].term[term], of[3].term[term]);
-    }
+    split_columns(x[p], terms);
     const FragmentA a = {{held.codes[p].x, held.codes[p].y, held.codes[p].z, held.codes[p].w}};
     multiply_add(first, a, terms[0]);
     multiply_add(rest, a, terms[2]);
@@ -268,7 +249,7 @@ __global__ void VN_CLUSTER __launch_bounds__(kThreads, kHeldUnits <= kFewUnits ?
       if constexpr (kNorms) {
         x[p] = *reinterpret_cast<const float4*>(memory + at.row + col + p * 4);
       } else {
-        x[p] = load_input(args, first_token + lane / 4, col + p * 4);
+        x[p] = load_router_input(args.logits, args.is_whole, first_token + lane / 4, col + p * 4);
       }
     }
     multiply(held[h], x, tokens, memory + at.sums + (h * kWarps + warp) * tokens * kStride);

@@ -8,6 +8,7 @@
 #include "backend/cuda/arrivals.cuh"
 #include "backend/cuda/experts/choose.cuh"
 #include "backend/cuda/experts/router.h"
+#include "backend/cuda/experts/router_units.cuh"
 #include "backend/cuda/fragment/mma.cuh"
 #include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/linear/narrow_input.cuh"
@@ -18,7 +19,6 @@ namespace vernier::cuda {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kQuarters = 4;
 constexpr int kGroupTokens = 8;  ///< columns of an instruction
 constexpr int kFragments = 4;    ///< of a unit
 
@@ -28,32 +28,6 @@ struct PackedRouteArgs {
   unsigned* arrivals;  ///< [tiles of tokens], zeros
   bool is_whole;       ///< four columns of the input, from a multiple of four on, are all there and aligned, or none is
 };
-
-/// First unit of a quarter, or the end.
-__host__ __device__ constexpr int quarter_begin(int units, int quarter) {
-  const int begin = (units + kChunkUnits - 1) / kChunkUnits * quarter / kQuarters * kChunkUnits;
-  return begin < units ? begin : units;
-}
-
-/// Four columns of a token; those beyond the last token are the last token's again.
-__device__ __forceinline__ float4 load_input(const PackedRouteArgs& args, std::int64_t token, int col) {
-  const std::int64_t last = args.logits.tokens - 1;
-  const float* const x = args.logits.x + (token < last ? token : last) * args.logits.x_stride;
-  const int cols = args.logits.router.weight.cols;
-  if (!args.is_whole) return load_columns(x, col, cols);
-  if (col >= cols) return make_float4(0.0F, 0.0F, 0.0F, 0.0F);
-  return *reinterpret_cast<const float4*>(x + col);
-}
-
-/// Four columns as B's fragments of the three terms.
-__device__ __forceinline__ void split_columns(const float4& v, FragmentB (&terms)[3]) {
-  const Bf16Terms of[4] = {split_terms(v.x), split_terms(v.y), split_terms(v.z), split_terms(v.w)};
-#pragma unroll
-  for (int term = 0; term < 3; ++term) {
-    terms[term].word[0] = pack_upper_halves(of[0].term[term], of[1].term[term]);
-    terms[term].word[1] = pack_upper_halves(of[2].term[term], of[3].term[term]);
-  }
-}
 
 /// What a lane holds of a unit of weights, in registers.
 template <Packing kPacking>
@@ -92,17 +66,6 @@ template <>
 struct RestPairs<3> {
   static constexpr int kCount = 5;
   static __device__ constexpr TermPair at(int i) { return i < 3 ? TermPair{2 - i, i} : TermPair{4 - i, i - 3}; }
-};
-
-/// A unit's sums: of the first terms, and of the others.
-struct UnitSums {
-  float first[4] = {};
-  float rest[4] = {};
-
-  /// The sum of both. Of an infinite weight the first terms' alone: the others may be zeros.
-  [[nodiscard]] __device__ __forceinline__ float value(int i) const {
-    return rest[i] == rest[i] ? __fadd_rn(rest[i], first[i]) : first[i];
-  }
 };
 
 /// Where a lane's bytes of a unit begin. A tile too many is the last again.
@@ -164,7 +127,8 @@ __global__ void __launch_bounds__(kFewWarps* kWarp) route_few_kernel(const __gri
     for (int h = 0; h < kHeldUnits; ++h) {
       const int col = (first + h * kFewWarps + warp) * kUnitCols + lane % 4 * 16;
 #pragma unroll
-      for (int i = 0; i < kFragments; ++i) x[h][i] = load_input(args, first_token + lane / 4, col + i * 4);
+      for (int i = 0; i < kFragments; ++i)
+        x[h][i] = load_router_input(args.logits, args.is_whole, first_token + lane / 4, col + i * 4);
     }
 #pragma unroll
     for (int h = 0; h < kHeldUnits; ++h) {
@@ -262,8 +226,8 @@ struct ManyWarp {
     for (int piece = 0; piece < Tile::kPieces; ++piece) {
       const std::int64_t token = std::int64_t{blockIdx.y} * Tile::kTokens + group(piece) * kGroupTokens + lane / 4;
       const int col = unit * kUnitCols + lane % 4 * 16 + half(piece) * 8;
-      x[piece][0] = load_input(args, token, col);
-      x[piece][1] = load_input(args, token, col + 4);
+      x[piece][0] = load_router_input(args.logits, args.is_whole, token, col);
+      x[piece][1] = load_router_input(args.logits, args.is_whole, token, col + 4);
     }
   }
   __device__ __forceinline__ void stage(const Input& x, typename Tile::Staged& to) const {
