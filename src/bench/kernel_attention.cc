@@ -90,6 +90,7 @@ std::string shape_name(const HeadShape& heads, const AttentionLoad& load) {
 /// Rows 0, 1, ... of a step, and state slots alike. No pages yet.
 std::vector<SequenceSlice> slices_of(std::int32_t sequences, std::int32_t tokens, std::int32_t past) {
   std::vector<SequenceSlice> slices;
+  slices.reserve(static_cast<std::size_t>(sequences));
   for (std::int32_t i = 0; i < sequences; ++i) slices.push_back({i * tokens, tokens, past, {}, i});
   return slices;
 }

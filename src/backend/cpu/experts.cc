@@ -317,9 +317,9 @@ struct ExpertStep {
     float* y = args.y.row(0);
     const auto uses = static_cast<std::int64_t>(choices.size());
     for (std::int64_t i = 0; i < uses; ++i) {
-      const auto [choice, product] = choices[static_cast<std::size_t>(i)];
-      const auto e = static_cast<std::size_t>(args.ids[choice]);
-      const auto& member = down.members[product];
+      const Choice& use = choices[static_cast<std::size_t>(i)];
+      const auto e = static_cast<std::size_t>(args.ids[use.choice]);
+      const auto& member = down.members[use.product];
       // After the last expert the worker goes on with the rows behind these.
       const bool is_last = i + 1 == uses;
       const std::int64_t after = is_last ? end : begin;
@@ -328,7 +328,7 @@ struct ExpertStep {
       multiply_rows(
           kernels, *member.weight, begin, end, member.x.first(1), own,
           [&](std::int64_t n, std::int64_t, float value) {
-            y[n] += args.weights[choice] * (value + bias_of(args.experts->down_bias, e, n));
+            y[n] += args.weights[use.choice] * (value + bias_of(args.experts->down_bias, e, n));
           },
           is_alike ? coming_rows(next, after) : vernier_isa::ComingRows{});
     }
