@@ -138,11 +138,13 @@ TEST_P(MlpConformance, RowsOfManyTokens) {
   }
 }
 
-/// Long rows, which few tokens take in other ways than short ones.
+/// Long rows, which few tokens take in other ways than short ones. CUDA alone: it takes others minutes under a
+/// sanitizer.
 TEST_P(MlpConformance, FewTokensOfLongRows) {
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision);
     ASSERT_NE(backend, nullptr);
+    if (backend->name() != "cuda") GTEST_SKIP() << "has one way for any length of row";
     int which = 0;
     for (const FormatCase& format : all_format_cases()) {
       if (format.cols_multiple > 64) continue;
