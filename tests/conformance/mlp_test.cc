@@ -87,6 +87,23 @@ std::size_t first_difference(const std::vector<float>& a, const std::vector<floa
   return i;
 }
 
+/// Rows of an input.
+struct Part {
+  std::int64_t begin;
+  std::int64_t tokens;
+};
+
+/// A part of x, taken alone, gives to the bit what `whole` has of it.
+void expect_same_alone(Backend& backend, const Mlp& mlp, const std::vector<float>& x, const std::vector<float>& whole,
+                       Part part) {
+  const auto from = static_cast<std::ptrdiff_t>(part.begin * mlp.down.rows);
+  const auto count = static_cast<std::ptrdiff_t>(part.tokens * mlp.down.rows);
+  const std::vector<float> rows(x.begin() + from, x.begin() + from + count);
+  const std::vector<float> expected(whole.begin() + from, whole.begin() + from + count);
+  const std::vector<float> apart = run(backend, mlp, rows, part.tokens, How::kOneOperation);
+  ASSERT_EQ(first_difference(apart, expected), expected.size()) << part.tokens << " tokens from " << part.begin;
+}
+
 TEST_P(MlpConformance, IsItsSteps) {
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision);
@@ -128,11 +145,9 @@ TEST_P(MlpConformance, RowsOfManyTokens) {
       for (const std::int64_t tokens : {1, 8, 43, 127, 128, 131, 160}) {
         const std::int64_t begin = (most - tokens) / 2;
         if (begin < 0) break;
-        const auto first = x.begin() + begin * dim;
-        const std::vector<float> rows(first, first + tokens * dim);
-        const std::vector<float> expected(whole.begin() + begin * dim, whole.begin() + (begin + tokens) * dim);
-        const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
-        ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << tokens << " tokens";
+        SCOPED_TRACE(format.name);
+        expect_same_alone(*backend, mlp, x, whole, {begin, tokens});
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -156,10 +171,9 @@ TEST_P(MlpConformance, FewTokensOfLongRows) {
       const std::vector<float> x = Random(7).floats(kMost * dim, 0.25F);
       const std::vector<float> whole = run(*backend, mlp, x, kMost, How::kInSteps);
       for (const std::int64_t tokens : {1, 2, 7, 8, 16}) {
-        const std::vector<float> rows(x.begin() + tokens * dim, x.begin() + 2 * tokens * dim);
-        const std::vector<float> expected(whole.begin() + tokens * dim, whole.begin() + 2 * tokens * dim);
-        const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
-        ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << tokens << " tokens";
+        SCOPED_TRACE(format.name);
+        expect_same_alone(*backend, mlp, x, whole, {tokens, tokens});
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -173,19 +187,16 @@ TEST_P(MlpConformance, RowsOfLargeTiles) {
   int which = 0;
   for (const FormatCase& format : all_format_cases()) {
     if (format.layout == WeightLayout::kInterleaved) continue;
-    using Part = std::pair<std::int64_t, std::int64_t>;
     constexpr std::int64_t kDim = 320;
     for (const std::int64_t most : {250, 1000}) {
       Mlp mlp(*backend, format, kDim, 4160);
       mlp.activation.kind = kKinds[which++ % std::size(kKinds)];
       const std::vector<float> x = Random(7).floats(most * kDim, 0.25F);
       const std::vector<float> whole = run(*backend, mlp, x, most, How::kOneOperation);
-      for (const auto& [begin, tokens] : {Part{0, 40}, Part{120, 20}, Part{most - 3, 3}}) {
-        const auto first = x.begin() + begin * kDim;
-        const std::vector<float> rows(first, first + tokens * kDim);
-        const std::vector<float> expected(whole.begin() + begin * kDim, whole.begin() + (begin + tokens) * kDim);
-        const std::vector<float> apart = run(*backend, mlp, rows, tokens, How::kOneOperation);
-        ASSERT_EQ(first_difference(apart, expected), expected.size()) << format.name << ", " << most << " tokens";
+      for (const Part part : {Part{0, 40}, Part{120, 20}, Part{most - 3, 3}}) {
+        SCOPED_TRACE(format.name);
+        expect_same_alone(*backend, mlp, x, whole, part);
+        if (HasFatalFailure()) return;
       }
     }
   }

@@ -118,14 +118,6 @@ struct Lanes {
     else
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
-  /// Those of the first `count` codes, and zeros.
-  template <class Codec>
-  static auto load_first_scales(const std::byte* from, std::int64_t count) {
-    constexpr std::int64_t kSize = sizeof(typename Codec::Code);
-    alignas(32) std::byte bytes[16 * kSize] = {};
-    __builtin_memcpy(bytes, from, static_cast<std::size_t>(count * kSize));
-    return load_scales<Codec>(bytes);
-  }
   static __m128i join_words(const std::uint64_t (&words)[2]) {
     return _mm_set_epi64x(static_cast<long long>(words[1]), static_cast<long long>(words[0]));
   }

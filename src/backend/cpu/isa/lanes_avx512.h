@@ -65,7 +65,7 @@ struct Lanes {
     else
       return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   }
-  /// Those of the first `count` codes, and zeros.
+  /// Those of the first `count` codes, and zeros. Lanes without such loads do without (sources_impl.h).
   template <class Codec>
   static auto load_first_scales(const std::byte* from, std::int64_t count) {
     if constexpr (sizeof(typename Codec::Code) == 2)

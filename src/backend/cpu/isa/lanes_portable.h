@@ -177,14 +177,6 @@ struct Lanes {
     std::memcpy(scales.bytes, from, 16 * sizeof(typename Codec::Code));
     return scales;
   }
-  /// Those of the first `count` codes, and zeros.
-  template <class Codec>
-  static auto load_first_scales(const std::byte* from, std::int64_t count) {
-    constexpr std::int64_t kSize = sizeof(typename Codec::Code);
-    alignas(32) std::byte bytes[16 * kSize] = {};
-    __builtin_memcpy(bytes, from, static_cast<std::size_t>(count * kSize));
-    return load_scales<Codec>(bytes);
-  }
   template <int kWords>
   static ScaleBytes join_words(const std::uint64_t (&words)[kWords]) {
     ScaleBytes scales = {};

@@ -77,6 +77,19 @@ void expand_scales(const std::byte* codes, std::int64_t stride, std::int64_t pla
   }
 }
 
+/// The bytes of the first `count` codes of 16, and zeros. L: a parameter, so that it may lack what isn't used.
+template <class Codec, class L = Lanes>
+auto load_first_scales(const std::byte* from, std::int64_t count) {
+  if constexpr (requires { L::template load_first_scales<Codec>(from, count); }) {
+    return L::template load_first_scales<Codec>(from, count);
+  } else {
+    constexpr std::int64_t kSize = sizeof(typename Codec::Code);
+    alignas(32) std::byte bytes[16 * kSize] = {};
+    __builtin_memcpy(bytes, from, static_cast<std::size_t>(count * kSize));
+    return L::template load_scales<Codec>(bytes);
+  }
+}
+
 /// Expands `count` scale codes that lie together.
 template <class Codec>
 void expand_scales(const std::byte* codes, std::int64_t count, float* scales) {
@@ -85,7 +98,7 @@ void expand_scales(const std::byte* codes, std::int64_t count, float* scales) {
   for (; i + 16 <= count; i += 16)
     Lanes::decode_scales<Codec>(Lanes::load_scales<Codec>(codes + i * kSize)).store(scales + i);
   if (i < count) {
-    Lanes::decode_scales<Codec>(Lanes::load_first_scales<Codec>(codes + i * kSize, count - i)).store(scales + i);
+    Lanes::decode_scales<Codec>(load_first_scales<Codec>(codes + i * kSize, count - i)).store(scales + i);
   }
 }
 

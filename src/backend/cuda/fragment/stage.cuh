@@ -139,18 +139,22 @@ struct ByteStage {
   }
 };
 
-struct PlainStage {
+/// Numbers as they are: kPieces pieces a unit.
+template <int kPieces>
+struct PieceStage {
   static constexpr int kUnits = 1;
   static constexpr int kGridCols = 0;
   static constexpr int kGroupCols = 0;
-  uint4 codes[4];
+  uint4 codes[kPieces];
 
   __device__ __forceinline__ void load(const TileCursor& at, int unit) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      codes[i] = load_stream(at.codes + unit * (4 * kPieceBytes) + i * kPieceBytes + at.lane * 16);
+    for (int i = 0; i < kPieces; ++i)
+      codes[i] = load_stream(at.codes + unit * (kPieces * kPieceBytes) + i * kPieceBytes + at.lane * 16);
   }
+};
 
+struct PlainStage : PieceStage<4> {
   __device__ __forceinline__ void decode(int, std::uint32_t, FragmentA (&out)[4]) const {
 #pragma unroll
     for (int fragment = 0; fragment < 4; ++fragment) {
@@ -195,17 +199,7 @@ struct SplitFragment {
   }
 };
 
-struct FullStage {
-  static constexpr int kUnits = 1;
-  static constexpr int kGridCols = 0;
-  static constexpr int kGroupCols = 0;
-  uint4 codes[8];
-
-  __device__ __forceinline__ void load(const TileCursor& at, int unit) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      codes[i] = load_stream(at.codes + unit * (8 * kPieceBytes) + i * kPieceBytes + at.lane * 16);
-  }
+struct FullStage : PieceStage<8> {
   __device__ __forceinline__ void decode(int, std::uint32_t, FragmentA (&out)[4]) const { split(0, out); }
   __device__ __forceinline__ void decode_rest(int, FragmentA (&out)[4]) const { split(1, out); }
   __device__ __forceinline__ void decode_last(int, FragmentA (&out)[4]) const { split(2, out); }

@@ -92,21 +92,25 @@ __device__ void round_row(const float* x, const StagedColumns& out, int terms) {
   }
 }
 
-/// All threads of a block: copies a row of bf16 terms, `size` numbers.
-__device__ inline void copy_row(const std::uint16_t* x, std::uint16_t* to, int size) {
+/// Copies eights of a row of bf16 terms up to `end`, a thread's from `begin` on, `step` numbers apart.
+__device__ __forceinline__ void copy_eights(const std::uint16_t* x, std::uint16_t* to, int begin, int end, int step) {
   constexpr int kAtOnce = 4;
-  const int step = static_cast<int>(blockDim.x) * 8;
-  for (int first = static_cast<int>(threadIdx.x) * 8; first < size; first += step * kAtOnce) {
+  for (int first = begin; first < end; first += step * kAtOnce) {
     uint4 v[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * step < size) v[i] = *reinterpret_cast<const uint4*>(x + first + i * step);
+      if (first + i * step < end) v[i] = *reinterpret_cast<const uint4*>(x + first + i * step);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i * step < size) *reinterpret_cast<uint4*>(to + first + i * step) = v[i];
+      if (first + i * step < end) *reinterpret_cast<uint4*>(to + first + i * step) = v[i];
     }
   }
+}
+
+/// All threads of a block: copies a row of bf16 terms, `size` numbers.
+__device__ inline void copy_row(const std::uint16_t* x, std::uint16_t* to, int size) {
+  copy_eights(x, to, static_cast<int>(threadIdx.x) * 8, size, static_cast<int>(blockDim.x) * 8);
 }
 
 /// Stores a value's terms, the rows of which lie `stride` apart.

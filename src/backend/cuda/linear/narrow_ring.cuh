@@ -185,22 +185,6 @@ struct RingProduct {
       }
     }
   }
-  /// A lane's eights of columns of a row of terms, up to `end`.
-  static __device__ void copy_columns_from(const std::uint16_t* x, std::uint16_t* to, int end, int begin) {
-    constexpr int kStep = 32 * 8;
-    constexpr int kAtOnce = 4;
-    for (int first = begin; first < end; first += kStep * kAtOnce) {
-      uint4 v[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i * kStep < end) v[i] = *reinterpret_cast<const uint4*>(x + first + i * kStep);
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i * kStep < end) *reinterpret_cast<uint4*>(to + first + i * kStep) = v[i];
-      }
-    }
-  }
   /// A warp takes its columns of every row of the input.
   static __device__ void take_input(const LinearJobs& jobs, Range range, std::uint16_t* shared) {
     const InputView& x = jobs.x();
@@ -216,7 +200,7 @@ struct RingProduct {
         continue;
       }
       for (int row = token * x.terms; row < (token + 1) * x.terms; ++row) {
-        copy_columns_from(x.rounded + row * x.rounded_stride, shared + row * stride, end, first + lane * 8);
+        copy_eights(x.rounded + row * x.rounded_stride, shared + row * stride, first + lane * 8, end, 32 * 8);
       }
     }
     __syncwarp();
