@@ -106,8 +106,8 @@ enum class Chain : std::uint8_t {
 [[nodiscard]] Result<double> weight_bytes(const StoredFormat& format, const LinearShape& shape);
 /// Weights of so many bytes that fill the working set.
 [[nodiscard]] std::int64_t copies_for(const CaseContext& context, double bytes);
-/// kOutOfMemory when operands of so many bytes don't fit.
-[[nodiscard]] Status check_memory(const CaseContext& context, double bytes);
+/// kOutOfMemory when operands of so many bytes don't fit into a backend's memory.
+[[nodiscard]] Status check_room(const Backend& backend, double bytes);
 
 struct ExpertShape {
   std::int64_t experts = 0;
