@@ -299,26 +299,46 @@ __global__ void sums_kernel(const std::byte* from, std::uint32_t* to) {
 }
 
 /// Four warps of a block's eight hand numbers to each other through two stages and meet at a named barrier after each,
-/// as the other four do at theirs.
-template <bool kMeets>
+/// as the other four do at theirs; then all write numbers, meet and read what the other part wrote.
+enum class Parts {
+  kEven,
+  kUneven,     ///< one part has fewer stages, and meets less often
+  kOneStage,   ///< as kEven, but both stages are the same bytes: numbers are overwritten while they are read
+  kNoMeeting,  ///< as kEven, but all don't meet before they read what the other part wrote
+};
+
+template <Parts kParts>
 __global__ void parts_kernel(const std::byte* from, std::uint32_t* to) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  constexpr int kPartThreads = 128;
-  __shared__ std::uint32_t staged[2][2][kPartThreads];
-  const int part = static_cast<int>(threadIdx.x) / kPartThreads;
-  const int thread = static_cast<int>(threadIdx.x) % kPartThreads;
-  const auto meet = [part] { wait_at<1>(part, kPartThreads); };
-  staged[0][part][thread] = static_cast<std::uint32_t>(from[thread]);
+  constexpr int kThreads = 128;  // of a part
+  constexpr int kNumbers = 8;    // that each thread writes at the end
+  __shared__ std::uint32_t staged[2][2][kThreads];
+  __shared__ std::uint32_t sums[2][kNumbers][kThreads];
+  const int part = static_cast<int>(threadIdx.x) / kThreads;
+  const int thread = static_cast<int>(threadIdx.x) % kThreads;
+  const auto meet = [part] { asm volatile("bar.sync %0, %1;\n" ::"r"(part + 1), "n"(kThreads) : "memory"); };
+  const auto value = [&](int round) { return static_cast<std::uint32_t>(from[round * kThreads + thread]); };
+  const int rounds = kParts == Parts::kUneven && part == 0 ? kRounds / 3 : kRounds;
+  std::uint32_t sum = 0;
+  staged[0][part][thread] = value(0);
   meet();
-  for (int round = 0; round < kRounds; ++round) {
-    const int stage = kMeets ? round % 2 : 0;
-    if (round + 1 < kRounds) staged[kMeets ? 1 - stage : 0][part][thread] = static_cast<std::uint32_t>(from[thread]);
-    const std::uint32_t sum = staged[stage][part][kPartThreads - 1 - thread];
-    if (thread < 32 && part == round % 2) {
-      to[(static_cast<int>(blockIdx.x) * kRounds + round) * 32 + thread] = 8 * sum;
-    }
+  for (int round = 0; round < rounds; ++round) {
+    const int set = kParts == Parts::kOneStage ? 0 : round % 2;
+    const int next = kParts == Parts::kOneStage ? 0 : 1 - set;
+    if (round + 1 < rounds) staged[next][part][thread] = value(round + 1);
+    sum += staged[set][part][kThreads - 1 - thread];
     meet();
   }
+  std::uint32_t total = 0;
+  for (int turn = 0; turn < 2; ++turn) {  // twice, so that what is read too early is the same
+    __syncthreads();
+    for (int i = 0; i < kNumbers; ++i) sums[part][i][thread] = sum * kRounds / static_cast<unsigned>(rounds);
+    if (kParts != Parts::kNoMeeting || turn == 0) __syncthreads();
+    total = 0;
+    for (int i = 0; i < kNumbers; ++i) total += sums[1 - part][i][thread];
+    asm volatile("" : "+r"(total)::"memory");
+  }
+  to[blockIdx.x * 2 * kThreads + threadIdx.x] = total;
 #endif
 }
 
@@ -362,15 +382,23 @@ struct Pattern {
   Kernel kernel;
   unsigned threads;
   bool has_clusters;
+  std::size_t words;  ///< of a block's results
+  std::uint32_t expected;
 };
 template <Fill kFill, Leave kLeave, Await kAwait, Blocks kPlace = Blocks::kAlone>
 constexpr Pattern ring(const char* name, bool is_ordered = true) {
-  return {name, is_ordered, ring_kernel<kFill, kLeave, kAwait, kPlace>, (kReaders + kProducers) * 32,
-          kPlace != Blocks::kAlone};
+  constexpr unsigned kThreads = (kReaders + kProducers) * 32;
+  constexpr std::uint32_t kSum = kRounds * 4U * 0x03030303U;
+  constexpr bool kClusters = kPlace != Blocks::kAlone;
+  return {name, is_ordered, ring_kernel<kFill, kLeave, kAwait, kPlace>, kThreads, kClusters, kReaders * 32, kSum};
 }
 template <Added kAdded>
 constexpr Pattern sums(const char* name, bool is_ordered = true) {
-  return {name, is_ordered, sums_kernel<kAdded>, 256, false};
+  return {name, is_ordered, sums_kernel<kAdded>, 256, false, kRounds * 32, 8 * 3};
+}
+template <Parts kParts>
+constexpr Pattern parts(const char* name, bool is_ordered = true) {
+  return {name, is_ordered, parts_kernel<kParts>, 256, false, 256, 8 * kRounds * 3};
 }
 
 constexpr Pattern kPatterns[] = {
@@ -391,10 +419,12 @@ constexpr Pattern kPatterns[] = {
     ring<Fill::kOneThread, Leave::kAtBothCluster, Await::kTryCluster, Blocks::kShared>("cluster-multicast-ordered"),
     ring<Fill::kOneThread, Leave::kEachLaneAtBoth, Await::kOneOnly, Blocks::kShared>("cluster-multicast-unordered",
                                                                                      false),
-    {"cluster-sends", true, sends_kernel<true>, 256, true},
-    {"cluster-sends-unordered", false, sends_kernel<false>, 256, true},
-    {"named-parts", true, parts_kernel<true>, 256, false},
-    {"named-parts-unordered", false, parts_kernel<false>, 256, false},
+    {"cluster-sends", true, sends_kernel<true>, 256, true, 256, 8 * 3},
+    {"cluster-sends-unordered", false, sends_kernel<false>, 256, true, 256, 8 * 3},
+    parts<Parts::kEven>("parts-even"),
+    parts<Parts::kUneven>("parts-uneven"),
+    parts<Parts::kOneStage>("parts-unordered", false),
+    parts<Parts::kNoMeeting>("parts-all-unordered", false),
     sums<Added::kPassed>("named-twice"),
     sums<Added::kWaited>("named-once"),
     sums<Added::kAllWait>("named-all-wait"),
@@ -436,13 +466,9 @@ int run(const Pattern& pattern) {
     std::fprintf(stderr, "%s: %s\n", pattern.name, cudaGetErrorString(error));
     return 1;
   }
-  const bool is_ring = pattern.threads != 256;
-  const std::size_t words = is_ring ? kReaders * 32 : pattern.has_clusters ? 256 : kRounds * 32;  // of a block
-  const std::size_t count = kBlocks * words;
-  const std::uint32_t expected = is_ring ? kRounds * 4U * 0x03030303U : 8U * 3U;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (host[i] == expected) continue;
-    std::fprintf(stderr, "%s: result %zu is %u, not %u\n", pattern.name, i, host[i], expected);
+  for (std::size_t i = 0; i < kBlocks * pattern.words; ++i) {
+    if (host[i] == pattern.expected) continue;
+    std::fprintf(stderr, "%s: result %zu is %u, not %u\n", pattern.name, i, host[i], pattern.expected);
     return 1;
   }
   (void)cudaFree(from);

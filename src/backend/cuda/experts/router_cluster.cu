@@ -223,7 +223,6 @@ __global__ void VN_CLUSTER __launch_bounds__(kThreads, kHeldUnits <= kFewUnits ?
   const auto barrier = static_cast<std::uint32_t>(__cvta_generic_to_shared(&arrived));
   if (threadIdx.x == 0) {
     init_barrier(barrier, 1);
-    arrive_expecting(barrier, static_cast<std::uint32_t>(kQuarters * w.rows * 4));
     asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
   }
   asm volatile("barrier.cluster.arrive.aligned;\n" ::: "memory");
@@ -256,6 +255,7 @@ __global__ void VN_CLUSTER __launch_bounds__(kThreads, kHeldUnits <= kFewUnits ?
   }
   __syncthreads();
   asm volatile("barrier.cluster.wait.aligned;\n" ::: "memory");
+  if (threadIdx.x == 0) arrive_expecting(barrier, static_cast<std::uint32_t>(kQuarters * w.rows * 4));
   const auto totals = static_cast<std::uint32_t>(__cvta_generic_to_shared(memory + at.totals));
   send_totals(w, items, tokens, memory + at.sums, totals, barrier);
   if (static_cast<int>(rank) >= tokens || warp > 0) return;

@@ -341,7 +341,6 @@ __device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, co
 #pragma unroll
   for (int i = 0; i < kFragments && has_rows; ++i) weights.load(i);
   wait_for_predecessor();
-  if (begin == end) return;
   typename ManyWarp<kPacking>::Input x;
   warp.load(args, begin, x);
   warp.stage(x, staged[0][warp.quarter]);
@@ -356,6 +355,9 @@ __device__ __forceinline__ void multiply_quarter(const PackedRouteArgs& args, co
     if (has_rows) multiply_unit<kPacking>(weights, unit + 1 < end, staged[set][warp.quarter], warp.lane, totals);
     warp.synchronize();
   }
+  // All quarters meet equally often, though some have fewer units: racecheck takes __syncthreads() for no order between
+  // threads of which some have met more often (pattern parts-uneven of bench/racecheck_patterns.cu).
+  for (int unit = end - begin; unit < most_quarter_units(weight.units); ++unit) warp.synchronize();
 }
 
 /// Grid: tiles of experts, tiles of tokens.

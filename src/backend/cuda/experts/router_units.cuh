@@ -19,6 +19,10 @@ __host__ __device__ constexpr int quarter_begin(int units, int quarter) {
   const int begin = (units + kChunkUnits - 1) / kChunkUnits * quarter / kQuarters * kChunkUnits;
   return begin < units ? begin : units;
 }
+/// No quarter has more.
+__host__ __device__ constexpr int most_quarter_units(int units) {
+  return ((units + kChunkUnits - 1) / kChunkUnits + kQuarters - 1) / kQuarters * kChunkUnits;
+}
 
 /// Four columns of a token; those beyond the last token are the last token's again. `is_whole`: four columns, from a
 /// multiple of four on, are all there and aligned, or none is.
