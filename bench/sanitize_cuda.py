@@ -7,9 +7,13 @@
 
 It needs an NVIDIA GPU, CUDA's compute-sanitizer (COMPUTE_SANITIZER names another one than the PATH's) and, of the
 preset `cuda`, conformance_test and racecheck_patterns (CONFORMANCE_TEST and RACECHECK_PATTERNS name them). Each tool
-has the tests dealt out to parts that run --jobs at a time, by the seconds that each test took according to the JSON file or
-to bench/results. The exit status is 0 only if every part ended, every test of it passed or skipped itself, and no tool
-had anything to say. racecheck doesn't see everything: LEFT_OUT and PATTERNS say what is left out for it, and why.
+has the tests dealt out to parts that run --jobs at a time, over all GPUs that CUDA_VISIBLE_DEVICES leaves, by the
+seconds that each test took according to the JSON file or to bench/results. The exit status is 0 only if every part
+ended, every test of it passed or skipped itself, and no tool had anything to say.
+
+racecheck doesn't see everything: LEFT_OUT, WITHOUT_SHARED and PATTERNS say what is left out for it, and why. It has the
+patterns first; what it then says of kernels that it is known to misread is counted, kernel by kernel, and means
+nothing.
 
 What it can't see: a working buffer of the CUDA backend belongs to one use (src/backend/cuda/device_scratch.h), but is
 kept, and only grows, for as long as its backend lives. Reads past the end of what an operation asked for, or of what an
@@ -23,6 +27,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import queue
 import re
 import shutil
 import signal
@@ -37,26 +42,42 @@ RESULTS = ROOT / "bench/results/h200-sanitizer.json"
 # The dearest first, so that the last parts to run are short ones.
 TOOLS = ["racecheck", "initcheck", "memcheck", "synccheck"]
 FILTER = "*cuda*"
-# Tests that a tool takes too long for.
+# Tests that a tool takes too long for. Each kernel of theirs is launched by others too, or is one of PATTERNS, whose
+# products of many rows racecheck would take hours for and could say nothing about.
 DEEP = "*.DeepSequencesInAnyPieces/cuda_"
-LEFT_OUT = {"racecheck": ["*.CutsAndNeighboursChangeNothing/cuda"] + [DEEP + name for name in (
-    "head_512 head_512_exact head_512_cap_sinks head_320 head_128_window wide_cap head_128_exact grouped_exact "
-    "head_128_fp8_sinks grouped odd_f32 fp8 large_pages window window_of_one soft_cap sinks sinks_window_cap sharp "
-    "wide_fp8_window").split()]}
-WHY_LEFT_OUT = ("2600 tokens take racecheck up to half a minute each. Of the deep sequences it sees head_128, wide and "
-                "head_512_fp8_window, of each other kind those of 330 tokens; of delta nets those of up to 45. "
-                "Products with many tokens, but plain linears, it sees in four formats (tests/support/under_tool.h).")
+LEFT_OUT = {"racecheck": [
+    "*.CutsAndNeighboursChangeNothing/cuda", "*.LinearsOfManyRows/cuda", "*.LinearsOfLargeTiles/cuda",
+    "*.RowsOfLargeTiles/cuda", "*MlpConformance.FewTokensOfLongRows/cuda"] + [DEEP + name for name in (
+        "head_512 head_512_exact head_512_cap_sinks head_320 head_128_window wide wide_cap head_128_exact "
+        "grouped_exact head_128_fp8_sinks grouped odd_f32 fp8 large_pages window window_of_one soft_cap sinks "
+        "sinks_window_cap sharp wide_fp8_window").split()]}
+WHY_LEFT_OUT = (
+    "Every access of a thread to shared memory is an event to racecheck, so that 2600 tokens, or matrices of thousands "
+    "of rows, take it minutes. Of the deep sequences it sees head_128 and head_512_fp8_window, of each other kind those "
+    "of 330 tokens; of delta nets those of up to 45. Products with many tokens it sees with small matrices, and in all "
+    "numbers of tokens in four formats (tests/support/under_tool.h). Every kernel of the tests left out is launched by "
+    "others too, but for some of those that it misreads.")
 # How kernels hand shared memory over, where that isn't by barriers of a whole block: patterns of racecheck_patterns.cu.
 # If the racecheck at hand names one of these, run alone, though it is ordered, then what it says of kernels that use it
-# means nothing, and is counted apart.
+# means nothing, and is counted apart. (Told by --kernel-name-exclude not to watch these, 2025.3.1 fails in their
+# neighbours, with accesses to illegal addresses.)
 PATTERNS = {
     "async_groups_kernel": ["cluster-copies-first-lane"],
     "async_product_kernel": ["copies-after-async", "cluster-multicast"],
     "split_product_kernel": ["copies-after-async"],
-    "narrow_": ["named-twice"],
-    "route_cluster_kernel": ["cluster-sends"],
-    "route_many_kernel": ["named-parts"],
+    "narrow_linear_kernel": ["named-twice"],
+    "narrow_expert_kernel": ["named-twice"],
+    "narrow_ring_kernel": ["named-twice"],
 }
+# Kernels that most tests launch, for every weight, with the file that defines them, and in which nothing is in shared
+# memory: racecheck has nothing to watch there, and doesn't.
+WITHOUT_SHARED = {
+    "pack_codes_kernel": "src/backend/cuda/linear/pack.cu",
+    "pack_scales_kernel": "src/backend/cuda/linear/pack.cu",
+    "pack_groups_kernel": "src/backend/cuda/linear/pack.cu",
+}
+# Of what misread kernels make it say, it keeps so much; beyond the ten million that it would keep it looks at nothing.
+MOST_HAZARDS = 50_000_000
 # Processes wait for each other at the GPU: sixteen at a time get less done than a few.
 JOBS = 6
 # Parts of a tool's tests for each job: many even the ends out, but each costs the start of a process and a context.
@@ -135,18 +156,28 @@ def run_command(arguments, log, command, environment, most_seconds=86400):
     return status, time.monotonic() - begin, log.read_text(encoding="utf-8", errors="replace")
 
 
+def options_of(tool):
+    """What its command line has after the tool's name."""
+    if tool != "racecheck":
+        return TOOL_OPTIONS.get(tool, [])
+    return [word for name in WITHOUT_SHARED for word in ("--kernel-name-exclude", f"kns={name}")]
+
+
 def run_part(arguments, tool, number, tests):
-    command = [arguments.sanitizer, "--tool", tool, *TOOL_OPTIONS.get(tool, []), "--print-limit", "100000",
-               arguments.program, "--gtest_filter=" + ":".join(tests)]
-    environment = dict(os.environ, VERNIER_TEST_UNDER_TOOL=tool)
-    return (tool, number, *run_command(arguments, arguments.logs / f"{tool}-{number}.log", command, environment))
+    command = [arguments.sanitizer, "--tool", tool, *options_of(tool), "--print-limit", "100000", arguments.program,
+               "--gtest_filter=" + ":".join(tests)]
+    gpu = arguments.gpus.get()
+    environment = dict(os.environ, VERNIER_TEST_UNDER_TOOL=tool, CUDA_VISIBLE_DEVICES=gpu,
+                       NV_COMPUTE_SANITIZER_MAX_RACECHECK_HAZARDS=str(MOST_HAZARDS))
+    result = run_command(arguments, arguments.logs / f"{tool}-{number}.log", command, environment)
+    arguments.gpus.put(gpu)
+    return (tool, number, *result)
 
 
-def count_races(text, misread):
-    """Reports that don't concern a misread kernel, and those that do."""
+def count_races(text, misread=()):
+    """{misread kernel: reports}; under "" those of all others."""
     reports = re.findall(r"Race reported between .*? access at (.*)", text)
-    about = [any(name in report for name in misread) for report in reports]
-    return about.count(False), about.count(True)
+    return collections.Counter(next((name for name in misread if name in report), "") for report in reports)
 
 
 def read_part(result, misread, status, text):
@@ -155,10 +186,13 @@ def read_part(result, misread, status, text):
                          ("failed", r"^\[  FAILED  \] (\d+) test"),
                          ("leaks", r"LEAK SUMMARY: \d+ bytes leaked in (\d+)")):
         result[key] += sum(int(count) for count in re.findall(pattern, text, re.MULTILINE))
+    races = count_races(text, misread)
     findings = sum(int(count) for count in re.findall(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)", text))
-    _, dismissed = count_races(text, misread)
-    result["findings"] += max(findings - dismissed, 0) + text.count("Internal Sanitizer Error")
-    result["findings_about_misread_kernels"] += dismissed
+    for name in misread:
+        result["reports of " + name] += races[name]
+        findings -= races[name]
+    result["findings"] += max(findings, races[""]) + text.count("Internal Sanitizer Error")
+    result["parts_not_looked_at_whole"] += "Maximum number of hazards reached" in text
     ended = re.search(r"(ERROR|RACECHECK) SUMMARY", text) and re.search(r"test suites? ran\.", text)
     result["parts"] += 1
     result["parts_not_ended"] += not ended
@@ -169,7 +203,8 @@ def read_part(result, misread, status, text):
 
 def is_clean(result):
     return result["passed"] > 0 and not any(
-        result[key] for key in ("failed", "findings", "leaks", "parts_not_ended", "parts_that_failed"))
+        result[key] for key in ("failed", "findings", "leaks", "parts_not_ended", "parts_that_failed",
+                                "parts_not_looked_at_whole"))
 
 
 def list_patterns(arguments):
@@ -184,27 +219,38 @@ def run_pattern(arguments, name, kind):
     command = [arguments.sanitizer, "--tool", "racecheck", arguments.patterns_program, name]
     status, _, text = run_command(arguments, arguments.logs / f"pattern-{name}.log", command, os.environ, 30)
     ended = status == 0 and "RACECHECK SUMMARY" in text
-    reports = sum(count_races(text, []))
+    reports = count_races(text)[""]
     return {"pattern": name, "order": kind, "ended": ended, "reports": reports,
             "is_right": ended and (reports > 0) == (kind == "unordered")}
 
 
 def find_misread(arguments, pool):
-    """The kernels that use a pattern which racecheck names though it is ordered: {name: those patterns}."""
+    """The kernels that use patterns which racecheck names though they are ordered: {name: {pattern: reports}}."""
     used = {pattern for patterns in PATTERNS.values() for pattern in patterns}
     runs = pool.map(lambda pattern: run_pattern(arguments, *pattern),
                     [pattern for pattern in list_patterns(arguments) if pattern[0] in used])
-    wrong = [run["pattern"] for run in runs if run["reports"] > 0]
-    found = {kernel: [pattern for pattern in patterns if pattern in wrong] for kernel, patterns in PATTERNS.items()}
+    wrong = {run["pattern"]: run["reports"] for run in runs if run["ended"] and run["reports"] > 0}
+    found = {kernel: {pattern: wrong[pattern] for pattern in patterns if pattern in wrong}
+             for kernel, patterns in PATTERNS.items()}
     return {kernel: patterns for kernel, patterns in found.items() if patterns}
 
 
+def check_without_shared():
+    for kernel, path in WITHOUT_SHARED.items():
+        text = (ROOT / path).read_text(encoding="utf-8")
+        if kernel not in text or "__shared__" in text:
+            sys.exit(f"error: {path} isn't as WITHOUT_SHARED has it")
+
+
 def run_all(arguments):
-    """{tool: counts}, {tool: {test: seconds}}, and the kernels that racecheck misreads: {name: patterns}."""
+    """{tool: counts}, {tool: {test: seconds}}, and the kernels that racecheck misreads, as find_misread()."""
     results = {tool: collections.Counter() for tool in arguments.tools}
     seconds = {tool: {} for tool in arguments.tools}
+    misread = {}
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        misread = find_misread(arguments, pool) if "racecheck" in arguments.tools else {}
+        if "racecheck" in arguments.tools:
+            check_without_shared()
+            misread = find_misread(arguments, pool)
         parts = []
         for tool in [name for name in TOOLS if name in arguments.tools]:
             tests = list_tests(arguments, tool)
@@ -223,18 +269,20 @@ def run_all(arguments):
 
 def describe(arguments, tool, result, seconds, misread):
     run = {
-        "command": " ".join(["compute-sanitizer", "--tool", tool, *TOOL_OPTIONS.get(tool, []), "conformance_test",
+        "command": " ".join(["compute-sanitizer", "--tool", tool, *options_of(tool), "conformance_test",
                              f"--gtest_filter='{arguments.filter}'"]),
         "tool": tool,
         "clean": is_clean(result),
         **{key: result[key] for key in ("tests", "passed", "skipped", "failed", "findings", "leaks", "parts",
-                                        "parts_not_ended", "parts_that_failed", "process_seconds")},
+                                        "parts_not_ended", "parts_that_failed", "parts_not_looked_at_whole",
+                                        "process_seconds")},
     }
     if tool in LEFT_OUT:
         run |= {"tests_left_out": LEFT_OUT[tool], "why_tests_are_left_out": WHY_LEFT_OUT}
     if tool == "racecheck":
-        run |= {"kernels_misread": misread,
-                "findings_about_misread_kernels": result["findings_about_misread_kernels"]}
+        run |= {"kernels_without_shared_memory": list(WITHOUT_SHARED),
+                "kernels_misread": {name: {"reports_of_patterns": patterns, "reports": result["reports of " + name]}
+                                    for name, patterns in misread.items()}}
     run["seconds"] = {name: took for name, took in sorted(seconds.items(), key=lambda item: -item[1])
                       if took > 2 * SHORT_SECONDS}
     return run
@@ -247,12 +295,27 @@ def frame(arguments, took):
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         **describe_machine(True),
         "compute_sanitizer": version_of(arguments.sanitizer),
+        "gpus": len(arguments.gpu_names),
+        "jobs": arguments.jobs,
         "seconds": round(took),
     }
 
 
 def read_json(path):
     return json.loads(path.read_text(encoding="utf-8")) if path and path.exists() else {}
+
+
+def known_seconds(paths):
+    """{tool: {test: seconds}}; of tests that a tool hasn't ended yet twice those that they took another one."""
+    known = {}
+    for path in paths:
+        for run in read_json(path).get("runs", []):
+            known.setdefault(run["tool"], {}).update(run.get("seconds", {}))
+    most = {}
+    for tests in known.values():
+        for name, took in tests.items():
+            most[name] = max(2 * took, most.get(name, 0.0))
+    return {tool: {**most, **tests} for tool, tests in known.items()}
 
 
 def write_json(path, data):
@@ -285,6 +348,17 @@ def run_patterns(arguments):
     return all(run["is_right"] for run in runs)
 
 
+def find_gpus():
+    """What CUDA_VISIBLE_DEVICES may name."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible:
+        return visible.split(",")
+    if not shutil.which("nvidia-smi"):
+        return ["0"]
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    return [str(i) for i in range(max(1, listed.count("GPU ")))]
+
+
 def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tools", default=",".join(TOOLS), help="separated by commas (all)")
@@ -305,10 +379,13 @@ def read_arguments():
     if not os.path.exists(needed):
         parser.error(f"no {needed}: cmake --preset cuda && cmake --build --preset cuda -t {os.path.basename(needed)}")
     arguments.sanitizer = find_sanitizer()
-    arguments.known_seconds = {run["tool"]: run.get("seconds", {}) for path in (RESULTS, arguments.json)
-                               for run in read_json(path).get("runs", []) if "tool" in run}
+    arguments.known_seconds = known_seconds((RESULTS, arguments.json))
     arguments.logs.mkdir(parents=True, exist_ok=True)
     arguments.deadline = time.monotonic() + arguments.most_seconds
+    arguments.gpu_names = find_gpus()
+    arguments.gpus = queue.SimpleQueue()
+    for job in range(arguments.jobs):
+        arguments.gpus.put(arguments.gpu_names[job % len(arguments.gpu_names)])
     return arguments
 
 
@@ -327,8 +404,9 @@ def main():
               f"{counts['failed']} failed; {counts['findings']} findings, "
               f"{counts['leaks']} leaks; {counts['parts_not_ended']} of {counts['parts']} parts not ended"
               + (f"; left out: {len(LEFT_OUT[tool])} tests" if tool in LEFT_OUT else "")
-              + (f"; of misread kernels {counts['findings_about_misread_kernels']} reports"
-                 f" ({', '.join(misread)})" if tool == "racecheck" and misread else ""))
+              + ("; of misread kernels, which mean nothing: "
+                 + ", ".join(f"{counts['reports of ' + name]} reports of {name}" for name in misread)
+                 if tool == "racecheck" and misread else ""))
         for name, took in sorted(seconds[tool].items(), key=lambda item: -item[1])[:arguments.slowest]:
             print(f"  {took:8.1f} s  {name}")
     if arguments.json:

@@ -211,6 +211,7 @@ class ExpertSlotsConformance : public BackendFixture {
     for (std::size_t i = first; i < formats.size(); i += 4) {
       const FormatCase& format = formats[i];
       for (const OuterKind outer : {OuterKind::kScalar, OuterKind::kPerRow}) {
+        if (is_under_racecheck() && (outer == OuterKind::kPerRow) != (i % 8 < 4)) continue;
         const std::int64_t size =
             std::max<std::int64_t>(format.cols_multiple, 64) * (format.cols_multiple < 128 ? 3 : 1);
         Experts experts(*backend_,

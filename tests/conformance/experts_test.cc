@@ -10,6 +10,7 @@
 #include "format/format_list.h"
 #include "support/backends.h"
 #include "support/random_weight.h"
+#include "support/under_tool.h"
 
 namespace vernier::test {
 namespace {
@@ -188,18 +189,20 @@ TEST_P(ExpertsConformance, RoutersOfF32AreNotRounded) {
 
 TEST_P(ExpertsConformance, RoutingDependsOnNoOtherToken) {
   const auto backend = make_backend(GetParam(), Precision::kBf16);
-  constexpr std::int64_t kTokens = 345;  // more than are few, and a last group that is not full
+  // More than are few, and a last group that is not full.
+  const std::int64_t num_tokens = is_under_racecheck() ? 215 : 345;
+  const std::int64_t num_again = is_under_racecheck() ? 41 : num_tokens;
   constexpr std::int64_t kRouted = 150;
   constexpr std::int32_t kChosen = 6;
-  const Buffer ids = backend->allocate(kTokens * kChosen * 4).value();
-  const Buffer weights = backend->allocate(kTokens * kChosen * 4).value();
+  const Buffer ids = backend->allocate(num_tokens * kChosen * 4).value();
+  const Buffer weights = backend->allocate(num_tokens * kChosen * 4).value();
   for (const DType dtype : {DType::kBF16, DType::kF32}) {
     for (const std::int64_t dim : {std::int64_t{1088}, std::int64_t{331}}) {  // whole pieces for every thread, and not
       const WeightSpec spec = {
           .format = find_plain_format(dtype).value(), .layout = WeightLayout::kPlain, .rows = kRouted, .cols = dim};
       const Weight router = backend->place(random_weight(spec)).value();
       Random random(8);
-      const TestMatrix x(*backend, kTokens, dim, random.floats(kTokens * dim, 0.01F));
+      const TestMatrix x(*backend, num_tokens, dim, random.floats(num_tokens * dim, 0.01F));
       const auto route_rows = [&](std::int64_t first, std::int64_t count) {
         RouteArgs args;
         args.x = x.view().slice_rows(first, count);
@@ -210,16 +213,16 @@ TEST_P(ExpertsConformance, RoutingDependsOnNoOtherToken) {
         VN_EXPECT_OK(backend->route_experts(args));
       };
       const auto fetch = [&] {
-        Routing result = {std::vector<std::int32_t>(kTokens * kChosen), std::vector<float>(kTokens * kChosen)};
+        Routing result = {std::vector<std::int32_t>(num_tokens * kChosen), std::vector<float>(num_tokens * kChosen)};
         VN_EXPECT_OK(backend->synchronize());
-        VN_EXPECT_OK(backend->copy_to_host(result.ids.data(), ids.data(), kTokens * kChosen * 4));
-        VN_EXPECT_OK(backend->copy_to_host(result.weights.data(), weights.data(), kTokens * kChosen * 4));
+        VN_EXPECT_OK(backend->copy_to_host(result.ids.data(), ids.data(), num_tokens * kChosen * 4));
+        VN_EXPECT_OK(backend->copy_to_host(result.weights.data(), weights.data(), num_tokens * kChosen * 4));
         return result;
       };
-      route_rows(0, kTokens);
+      route_rows(0, num_tokens);
       const Routing together = fetch();
-      for (std::int64_t t = 0; t < kTokens; t += t < 5 ? 1 : 12)
-        route_rows(t, t < 5 ? 1 : std::min<std::int64_t>(12, kTokens - t));
+      for (std::int64_t t = 0; t < num_again; t += t < 5 ? 1 : 12)  // the others' results stay there
+        route_rows(t, t < 5 ? 1 : std::min<std::int64_t>(12, num_tokens - t));
       const Routing apart = fetch();
       EXPECT_EQ(together.ids, apart.ids) << dim;
       EXPECT_EQ(together.weights, apart.weights) << dim;
@@ -451,7 +454,7 @@ TEST_P(ExpertsConformance, ChoicesComputedElsewhereAddNothing) {
   for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
     const auto backend = make_backend(GetParam(), precision);
     for (const FormatCase& format : all_format_cases()) {
-      if (format.cols_multiple > 64) continue;
+      if (format.cols_multiple > 64 || (is_brief(format) && precision == Precision::kBf16)) continue;
       ExpertCase test = {.format = format, .precision = precision};
       for (const std::vector<std::int32_t>& ids :
            {std::vector<std::int32_t>{-1, -1}, {-1, 3}, {2, -1}, {-1, 1, -1, -1, 1, 4, 0, -1}}) {

@@ -102,7 +102,7 @@ TEST_P(InvarianceConformance, FewTokensOfLongRows) {
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision);
     ASSERT_NE(backend, nullptr);
-    for (const FormatCase& format : all_format_cases()) {
+    for (const FormatCase& format : formats_for_many_tokens()) {
       if (format.cols_multiple > 64) continue;
       for (std::int64_t cols : {1344, 8256}) {
         if (format.cols_multiple == 1) cols -= 3;
@@ -304,13 +304,15 @@ TEST_P(InvarianceConformance, ExpertsOfManyTokens) {
   for (const Precision precision : {Precision::kBf16, Precision::kF32}) {
     const auto backend = make_backend(GetParam(), precision, 2);
     ASSERT_NE(backend, nullptr);
-    for (const FormatCase& format : formats_for_many_tokens()) {
+    for (const FormatCase& format : all_format_cases()) {
       if (format.cols_multiple > 64) continue;  // nothing new, and slow
+      if (is_brief(format) && precision == Precision::kBf16) continue;
       const std::int64_t dim = format.cols_multiple == 1 ? 205 : 3 * format.cols_multiple;
       const std::int64_t ff = format.cols_multiple == 1 ? 141 : 2 * format.cols_multiple;
       const ExpertWeights experts = four_experts(*backend, format, dim, ff);
       const ExpertTokens tokens(kTokens, dim);
       const std::vector<float> together = tokens.run(*backend, experts, 0, kTokens);
+      if (is_brief(format)) continue;
       for (const auto& [begin, count] : {std::pair{0, 1}, std::pair{31, 9}, std::pair{200, 40}}) {
         expect_same_bits(tokens.run(*backend, experts, begin, count), together.data() + begin * dim,
                          format.name + " from " + std::to_string(begin));
@@ -329,6 +331,7 @@ TEST_P(InvarianceConformance, ExpertsOfLongRows) {
   for (const FormatCase& format : formats_for_many_tokens()) {
     if (format.name.find("fp4") == std::string::npos) continue;  // others have one way for any number of columns
     for (const auto& [dim, ff] : {std::pair{1600, 2432}, std::pair{2048, 768}, std::pair{192, 576}}) {
+      if (is_under_racecheck() && dim == 1600) continue;
       const ExpertWeights experts = four_experts(*backend, format, dim, ff);
       const ExpertTokens tokens(kTokens, dim);
       const std::vector<float> together = tokens.run(*backend, experts, 0, kTokens);
@@ -351,6 +354,7 @@ TEST_P(InvarianceConformance, ExpertsOfGroups) {
   for (const FormatCase& format : all_format_cases()) {
     if (format.layout != WeightLayout::kInterleaved || format.name.find("fp4") != std::string::npos) continue;
     for (const auto& [dim, ff] : {std::pair{768, 1280}, std::pair{512, 256}}) {
+      if (is_under_racecheck() && dim > 512) continue;
       const ExpertWeights experts = four_experts(*backend, format, dim, ff);
       const ExpertTokens tokens(kTokens, dim);
       const std::vector<float> together = tokens.run(*backend, experts, 0, kTokens);

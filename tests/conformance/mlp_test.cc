@@ -132,7 +132,8 @@ TEST_P(MlpConformance, RowsOfManyTokens) {
     ASSERT_NE(backend, nullptr);
     const std::int64_t most = backend->name() == "cuda" ? 257 : 43;
     int which = 0;
-    for (const FormatCase& format : formats_for_many_tokens()) {
+    for (const FormatCase& format : all_format_cases()) {
+      if (is_brief(format) && (precision == Precision::kBf16 || format.cols_multiple <= 64)) continue;
       const std::int64_t dim = format.cols_multiple == 1 ? 333 : format.cols_multiple > 64 ? 512 : 320;
       const std::int64_t ff = format.cols_multiple == 1 ? 203 : format.cols_multiple > 64 ? 768 : 448;
       Mlp mlp(*backend, format, dim, ff);
@@ -140,9 +141,11 @@ TEST_P(MlpConformance, RowsOfManyTokens) {
       std::vector<float> x = Random(7).floats(most * dim, 0.25F);
       for (std::int64_t token = 4; token < most; token += 11) std::fill_n(x.begin() + token * dim, dim, 0.0F);
       const std::vector<float> whole = run(*backend, mlp, x, most, How::kOneOperation);
+      if (is_brief(format)) continue;
       const std::vector<float> steps = run(*backend, mlp, x, most, How::kInSteps);
       ASSERT_EQ(first_difference(whole, steps), whole.size()) << format.name;
       for (const std::int64_t tokens : {1, 8, 43, 127, 128, 131, 160}) {
+        if (is_under_racecheck() && tokens % 2 == 0) continue;
         const std::int64_t begin = (most - tokens) / 2;
         if (begin < 0) break;
         SCOPED_TRACE(format.name);
@@ -215,6 +218,7 @@ TEST_P(MlpConformance, NormedLinearIsItsSteps) {
                 .value();
         const TestVector norm(*backend, Random(4).floats(dim));
         for (const std::int64_t tokens : {1, 2, 3, 8, 9, 50, 131}) {
+          if (is_under_racecheck() && tokens < 9 && tokens > 1) continue;
           const TestMatrix x(*backend, tokens, dim, Random(7).floats(tokens * dim, 3.0F));
           const TestMatrix normed(*backend, tokens, dim);
           const TestMatrix y(*backend, tokens, weight.rows);

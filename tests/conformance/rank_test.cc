@@ -9,6 +9,7 @@
 #include "backend/ranking.h"
 #include "support/backends.h"
 #include "support/random_weight.h"
+#include "support/under_tool.h"
 
 namespace vernier::test {
 namespace {
@@ -93,6 +94,7 @@ TEST_P(RankConformance, IsASortWithSums) {
   Random random(1);
   for (const std::int64_t ids : {1, 31, 63, 64, 65, 1000, 1024, 8192, 8193, 40001}) {
     for (const std::int64_t rows : {0, 1, 2, 9}) {
+      if (is_under_racecheck() && rows != 2) continue;
       const std::vector<float> logits = random.floats(rows * ids, 20.0F);
       for (const std::int32_t count : {1, 20, 256}) check(rows, ids, logits, wishes_for(rows), count);
     }
@@ -114,7 +116,7 @@ TEST_P(RankConformance, TiesGoToTheLowerId) {
     logits[i] = i < kIds ? std::round(logits[i] * 20.0F) : (i % 3 == 0 ? 0.0F : i % 3 == 1 ? -0.0F : -1.0F);
   }
   check(2, kIds, logits, wishes_for(2), 256, true);
-  check(2, kIds, logits, wishes_for(2), 1, true);
+  if (!is_under_racecheck()) check(2, kIds, logits, wishes_for(2), 1, true);
   check(1, 300, std::vector<float>(300, -7.0F), wishes_for(1), 256);
 }
 
