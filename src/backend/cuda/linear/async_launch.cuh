@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/linear/async_clusters.cuh"
+#include "backend/cuda/linear/async_grid.cuh"
 #include "backend/cuda/linear/async_kernels.h"
 #include "backend/cuda/linear/async_store.cuh"
 #include "backend/cuda/linear/async_wide.cuh"
@@ -93,9 +94,9 @@ struct AsyncBlock {
     float values[kValues];
     finish_sums<kBlocks>(job, row, totals, values);
     if (source.hidden.data != nullptr) {
-      if (Shared::kIsWide) sync_multipliers();  // the other group's totals
+      if (Shared::kTotals > 0) sync_multipliers();  // the other group's totals
       store_gated<kTerms>(job, source.spec, source.hidden, values, shared.gates());
-      if (Shared::kIsWide) sync_multipliers();
+      if (Shared::kTotals > 0) sync_multipliers();
     } else if (is_whole(job, row, kValues * 2)) {
       store_whole_rows(job, row, values);
     } else {
@@ -110,6 +111,8 @@ struct AsyncBlock {
     float totals[16 * kBlocks];
     if constexpr (kMost > 4) {
       AsyncWide<kPacking>::multiply(early, at, shared, totals);
+    } else if constexpr (Product::kHasGrid) {
+      AsyncGrid<kBlocks>::multiply(early, at, shared, totals);
     } else {
       Product::template multiply<kBlocks>(early, at, shared, totals);
     }
@@ -128,12 +131,10 @@ struct AsyncBlock {
     Place at;
     if (group == 2) {
       give_registers<40>();
-      if (threadIdx.x % 32 == 0) {
-        for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
-          const AsyncJob now = async_any_job(source, i, group);
-          const bool gated = source.hidden.data != nullptr;
-          Product::produce(now, gated ? *now.product.second : *now.matrix, source.x, at, shared);
-        }
+      for (int i = static_cast<int>(blockIdx.x) / 2; i < count; i += clusters) {
+        const AsyncJob now = async_any_job(source, i, group);
+        const bool gated = source.hidden.data != nullptr;
+        Product::produce(now, gated ? *now.product.second : *now.matrix, source.x, at, shared);
       }
     } else {
       take_registers<232>();

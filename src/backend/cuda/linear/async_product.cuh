@@ -1,8 +1,9 @@
 // Products with many tokens on Hopper. A block of 384 threads takes 128 rows and up to 128 columns (tokens, or each of
-// their bf16 terms one): a thread of each of four warps (which leave their registers to the others) asks for packed
-// weights and input by bulk copies into a ring in shared memory, two groups of four warps multiply 64 rows each. They
-// decode weights from the ring into registers, the next unit's while the tensor cores are at the last one's. The two
-// blocks of a cluster take neighbouring rows of the same columns: each fetches half of the input for both.
+// their bf16 terms one): four warps (which leave their registers to the others) ask for packed weights and input by
+// bulk copies into a ring in shared memory, two groups of four warps multiply 64 rows each. They decode weights from
+// the ring into registers, the next unit's while the tensor cores are at the last one's. The two blocks of a cluster
+// take neighbouring rows of the same columns: each fetches half of the input for both. async_wide.cuh and
+// async_grid.cuh multiply otherwise.
 //
 // Sums are kept as the other kernels keep them: a segment of columns at a time (segments.h), then the segments in their
 // order. So a row's result is the same to the bit as theirs.
@@ -11,7 +12,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/fragment/stage.cuh"
+#include "backend/cuda/fragment/even_decode.cuh"
+#include "backend/cuda/fragment/ring_chunk.cuh"
 #include "backend/cuda/fragment/wgmma.cuh"
 #include "backend/cuda/linear/async_kernels.h"
 #include "backend/cuda/linear/product_job.cuh"
@@ -40,29 +42,34 @@ struct GateExchange {
   std::byte tiles[kMost * kTileBytes];
 };
 
-/// The ring and what the groups exchange. Tiles have up to kMost blocks of 32 columns.
+/// The ring and what the groups exchange. Tiles have up to kMost blocks of 32 columns. In a stage each row tile's codes
+/// of all units follow each other; the input lies unit by unit.
 template <Packing kPacking, int kMost = 4>
 struct AsyncShared {
-  static constexpr int kCodeBytes = 8 * unit_bytes(kPacking);
-  static constexpr int kInputBytes = kMost * kTileBytes;
+  static constexpr bool kHasGrid = kPacking == Packing::kE4M3ByGrid;
+  static constexpr int kUnits = kHasGrid ? kGridCols / kUnitCols : 1;  ///< of a stage
+  static constexpr int kTileCodes = kUnits * unit_bytes(kPacking);     ///< of a row tile
+  static constexpr int kCodeBytes = 8 * kTileCodes;
+  static constexpr int kUnitInput = kMost * kTileBytes;
+  static constexpr int kInputBytes = kUnits * kUnitInput;
   static constexpr bool kIsWide = kMost > 4;
   /// Rows of totals, one value of each of the 256 threads that multiply: where there is a grid, and for most of a wide
   /// tile's, they have no registers for them.
-  static constexpr int kTotals = kPacking == Packing::kE4M3ByGrid ? 64 : kIsWide ? 80 : 0;
-  static constexpr int kDepth = ((kIsWide ? 225 : 192) - kTotals) * 1024 / (kCodeBytes + kInputBytes);
+  static constexpr int kTotals = kHasGrid ? 64 : kIsWide ? 80 : 0;
+  static constexpr int kDepth = ((kTotals > 0 ? 225 : 192) - kTotals) * 1024 / (kCodeBytes + kInputBytes);
   using Exchange = GateExchange<kMost>;
   alignas(1024) std::byte input[kDepth][kInputBytes];
   alignas(1024) std::byte codes[kDepth][kCodeBytes];
   struct Nothing {};
-  alignas(128) std::conditional_t<kIsWide, Nothing, Exchange> exchange;
+  alignas(128) std::conditional_t<(kTotals > 0), Nothing, Exchange> exchange;
   alignas(8) std::uint64_t full[kDepth];
   alignas(8) std::uint64_t empty[kDepth];
   alignas(128) float totals[kTotals > 0 ? kTotals : 1][kTotals > 0 ? 256 : 1];
 
-  /// With wide tiles it takes the totals' place.
+  /// Where there are totals it takes their place.
   __device__ __forceinline__ Exchange& gates() {
-    static_assert(!kIsWide || sizeof(Exchange) <= sizeof(totals));
-    if constexpr (kIsWide) {
+    static_assert(kTotals == 0 || sizeof(Exchange) <= sizeof(totals));
+    if constexpr (kTotals > 0) {
       return *reinterpret_cast<Exchange*>(totals);
     } else {
       return exchange;
@@ -109,11 +116,12 @@ struct AsyncProduct {
     sync_cluster();
   }
 
-  /// One thread of each of four warps: asks for two of a unit's eight row tiles, and two of them for half of the input
-  /// that this block fetches. A thread takes long to ask for a copy, and has few registers. Row tiles beyond the matrix
-  /// repeat its last.
+  /// Four warps: each asks for two of a unit's eight row tiles, and two of them for half of the input that this block
+  /// fetches. One lane takes long to ask for a copy, and has few registers. Row tiles beyond the matrix repeat its
+  /// last.
   static __device__ void produce(const AsyncJob& job, const MatrixRef& second, const TiledInput& x, Place& at,
                                  Shared& shared) {
+    constexpr int kUnits = Shared::kUnits;
     const int own = static_cast<int>(threadIdx.x) / 32 % 4;
     const int units = job.matrix->weight.units;
     const bool is_gated = job.matrix != &second;
@@ -126,20 +134,27 @@ struct AsyncProduct {
     const int block = static_cast<int>(cluster_rank()) + own * 2;  // of the input, where there is one
     const bool has_block = block < job.blocks;
     const std::byte* input = x.tile(job.block + (has_block ? block : 0), 0);
-    const auto bytes = static_cast<std::uint32_t>(Shared::kCodeBytes + job.blocks * kTileBytes);
 #pragma unroll 1
-    for (int unit = 0; unit < units; ++unit) {
+    for (int unit = 0; unit < units; unit += kUnits) {
+      const int count = min(kUnits, units - unit);
       const std::uint32_t full = shared_address(&shared.full[at.stage]);
       wait_for_phase(shared_address(&shared.empty[at.stage]), at.parity ^ 1);
-      if (own == 3) arrive_expecting(full, bytes);
-      if (has_block)
-        bulk_copy_to_all(shared_address(shared.input[at.stage]) + block * kTileBytes, input, kTileBytes, full, 3);
-      const std::uint32_t codes = shared_address(shared.codes[at.stage]) + own * 2 * unit_bytes(kPacking);
-      bulk_copy(codes, low, unit_bytes(kPacking), full);
-      bulk_copy(codes + unit_bytes(kPacking), high, unit_bytes(kPacking), full);
-      input += kTileBytes;
-      low += unit_bytes(kPacking);
-      high += unit_bytes(kPacking);
+      if (is_elected()) {
+        if (own == 3) arrive_expecting(full, count * (8 * unit_bytes(kPacking) + job.blocks * kTileBytes));
+        if (has_block) {
+          const std::uint32_t to = shared_address(shared.input[at.stage]) + block * kTileBytes;
+#pragma unroll
+          for (int i = 0; i < kUnits; ++i) {
+            if (i < count) bulk_copy_to_all(to + i * Shared::kUnitInput, input + i * kTileBytes, kTileBytes, full, 3);
+          }
+        }
+        const std::uint32_t to = shared_address(shared.codes[at.stage]) + own * 2 * Shared::kTileCodes;
+        bulk_copy(to, low, count * unit_bytes(kPacking), full);
+        bulk_copy(to + Shared::kTileCodes, high, count * unit_bytes(kPacking), full);
+      }
+      input += kUnits * kTileBytes;
+      low += Shared::kTileCodes;
+      high += Shared::kTileCodes;
       at.advance();
     }
   }
@@ -214,10 +229,7 @@ struct AsyncProduct {
           out[i] = {{words.x, words.y, words.z, words.w}};
         }
       } else {
-        ByteStage<0, 1> stage;
-        stage.codes[0][0] = piece[0];
-        stage.codes[0][1] = piece[1];
-        stage.decode(0, bias, out);
+        decode_evenly({piece[0], piece[1]}, out);
       }
     }
   };
@@ -336,84 +348,28 @@ struct AsyncProduct {
     }
   }
 
-  /// The same with scales of a grid: sums of 128 columns are scaled and added.
-  template <int kSums>
-  static __device__ __forceinline__ void multiply_grid_segment(Walk& walk, int begin, int end, Place& at,
-                                                               Shared& shared, FragmentA (&fragment)[2][4],
-                                                               float (&sums)[kSums]) {
-    const auto decode_next = [&](int unit, FragmentA(&into)[4]) __attribute__((always_inline)) {
-      at.advance();
-      wait_for_unit(walk, unit, at, shared);
-      decode_unit_of(walk, codes_of(walk, at.stage), 0, into);
-    };
-    const auto add = [&](int unit, float(&part)[kSums]) __attribute__((always_inline)) {
-      const float low = walk.weights.grid[0][unit * kUnitCols / kGridCols];
-      const float high = walk.weights.grid[1][unit * kUnitCols / kGridCols];
-      wait_async<0>();
-      pin_sums(part);
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) sums[i] = __fmaf_rn(i % 4 < 2 ? low : high, part[i], sums[i]);
-    };
-    int unit = begin;
-#pragma unroll 1
-    for (; unit + 2 <= end; unit += 2) {
-      float part[kSums];
-      const int first = at.stage;
-      start_unit(walk, first, fragment[0], 0, part);
-      decode_next(unit + 1, fragment[1]);
-      const int second = at.stage;
-      start_unit(walk, second, fragment[1], 1, part);
-      wait_async<1>();
-      release(first, shared);
-      decode_next(unit + 2, fragment[0]);
-      add(unit, part);
-      release(second, shared);
-    }
-    if (unit < end) {
-      float part[kSums];
-      start_unit(walk, at.stage, fragment[0], 0, part);
-      add(unit, part);
-      release(at.stage, shared);
-      at.advance();
-    }
-  }
-
   /// A group's sums of a whole job.
   template <int kBlocks>
   static __device__ __forceinline__ void multiply(const AsyncJob& job, Place& at, Shared& shared,
                                                   float (&totals)[16 * kBlocks]) {
+    static_assert(!kHasGrid);
     constexpr int kSums = 16 * kBlocks;
     Walk walk;
     walk.begin(job, shared);
     FragmentA fragment[2][4];
     wait_for_unit(walk, 0, at, shared);
     decode_unit_of(walk, codes_of(walk, at.stage), 0, fragment[0]);
-    const auto total = [&](int i) __attribute__((always_inline))->float& {
-      if constexpr (kHasGrid) {
-        return shared.totals[i][threadIdx.x];
-      } else {
-        return totals[i];
-      }
-    };
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) total(i) = -0.0F;  // adds nothing, not even a sign
+    for (float& total : totals) total = -0.0F;  // adds nothing, not even a sign
 #pragma unroll 1
     for (int segment = 0; segment < kSegments; ++segment) {
       const int begin = segment_begin(walk.weights.units, segment);
       const int end = segment_begin(walk.weights.units, segment + 1);
       if (begin == end) continue;
       float sums[kSums] = {};
-      if constexpr (kHasGrid) {
-        multiply_grid_segment(walk, begin, end, at, shared, fragment, sums);
-      } else {
-        multiply_segment(walk, begin, end, at, shared, fragment, sums);
-      }
+      multiply_segment(walk, begin, end, at, shared, fragment, sums);
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) total(i) = __fadd_rn(total(i), sums[i]);
-    }
-    if constexpr (kHasGrid) {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) totals[i] = total(i);
+      for (int i = 0; i < kSums; ++i) totals[i] = __fadd_rn(totals[i], sums[i]);
     }
   }
 };

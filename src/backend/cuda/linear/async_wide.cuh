@@ -23,19 +23,28 @@ struct AsyncWide {
   /// A group's walk through a job.
   struct Walk {
     const std::byte* codes;  ///< the lane's in the ring's first stage
-    std::uint32_t input;     ///< of the descriptor of the ring's first stage: the half that changes
+    std::uint32_t first;     ///< of the descriptor of the ring's first stage: the half that changes
     typename Base::Weights weights;
     uint2 scales;  ///< of the chunk whose units are being decoded
     FragmentA fragment[4];
-    int stage = 0;  ///< of the unit in them
+    int stage = 0;            ///< of the unit in them
+    std::uint32_t input = 0;  ///< its descriptor's half
+    int held = -1;            ///< the stage in front, multiplied
 
     __device__ void begin(const AsyncJob& job, Place& at, Shared& shared) {
       const int lane = static_cast<int>(threadIdx.x) % 32;
       const int warp = static_cast<int>(threadIdx.x) / 32;
       codes = shared.codes[0] + warp * unit_bytes(kPacking) + lane * 16;
-      input = static_cast<std::uint32_t>(describe_b(shared_address(shared.input[0])));
+      first = static_cast<std::uint32_t>(describe_b(shared_address(shared.input[0])));
       weights.begin(job, job.row + warp % 4 * kTileRows);
+      next_chunk(0);
       decode(0, find(0, at, shared));
+    }
+    __device__ __forceinline__ void next_chunk(int unit) {
+      if constexpr (Base::kIsCoded) {
+        scales = weights.next;
+        weights.load_next_in_place(unit + kChunkUnits);
+      }
     }
     /// Waits for a unit, if there is one, and loads its codes.
     __device__ __forceinline__ Codes find(int unit, Place& at, Shared& shared) {
@@ -44,47 +53,54 @@ struct AsyncWide {
         stage = at.stage;
         at.advance();
       }
+      // Alike in all lanes: said so, the compiler has it where the instruction wants it.
+      input = __shfl_sync(0xFFFFFFFFU, first + static_cast<std::uint32_t>(stage * (Shared::kInputBytes / 16)), 0);
       return Codes::load(codes + stage * Shared::kCodeBytes);
     }
-    __device__ __forceinline__ void decode(int unit, const Codes& found) {
-      if (Base::kIsCoded && unit % kChunkUnits == 0) {
-        scales = weights.next;
-        weights.load_next_in_place(unit + kChunkUnits);
-      }
-      const std::uint32_t pair = unit % kChunkUnits < 2 ? scales.x : scales.y;
-      found.decode(pair >> unit % 2 * 16, weights.bias, fragment);
+    /// Unit `own` of a chunk.
+    __device__ __forceinline__ void decode(int own, const Codes& found) {
+      found.decode(Base::scales_of(scales, own), weights.bias, fragment);
       Base::pin_fragments(fragment);
     }
   };
 
-  /// The products of the unit that is decoded; then the next one is.
-  static __device__ __forceinline__ void multiply_unit(Walk& walk, int unit, int keep, Place& at, Shared& shared,
-                                                       Sums& sums) {
+  /// The products of the unit that is decoded, `own` of its chunk; then the next one is.
+  static __device__ __forceinline__ void multiply_unit(Walk& walk, int unit, int own, int keep, Place& at,
+                                                       Shared& shared, Sums& sums) {
     constexpr std::uint64_t kLayout = describe_b(0) >> 32 << 32;
     const int held = walk.stage;
-    // Alike in all lanes: said so, the compiler has it where the instruction wants it.
-    const std::uint32_t input =
-        __shfl_sync(0xFFFFFFFFU, walk.input + static_cast<std::uint32_t>(held * (Shared::kInputBytes / 16)), 0);
     begin_async();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       multiply_add_async(sums, walk.fragment[step],
-                         kLayout | (input + static_cast<std::uint32_t>(step * kDescriptorStep)), step > 0 ? 1 : keep);
+                         kLayout | (walk.input + static_cast<std::uint32_t>(step * kDescriptorStep)),
+                         step > 0 ? 1 : keep);
     }
     commit_async();
+    if (walk.held >= 0) Base::release(walk.held, shared);
+    walk.held = held;
     const Codes found = walk.find(unit + 1, at, shared);
+    if (own + 1 == kChunkUnits) walk.next_chunk(unit + 1);
     wait_async<0>();
     pin_sums(sums);
-    Base::release(held, shared);
-    walk.decode(unit + 1, found);
+    walk.decode((own + 1) % kChunkUnits, found);
   }
 
-  /// Sums of a segment, whose first unit is decoded. Leaves nothing with the tensor cores.
+  /// Sums of a segment, whose first unit is decoded: whole chunks and what remains of the last. Leaves nothing with the
+  /// tensor cores.
   static __device__ __forceinline__ void multiply_segment(Walk& walk, int begin, int end, Place& at, Shared& shared,
                                                           Sums& sums) {
     pin_sums(sums);
+    int unit = begin;
 #pragma unroll 1
-    for (int unit = begin; unit < end; ++unit) multiply_unit(walk, unit, unit != begin, at, shared, sums);
+    for (; unit + kChunkUnits <= end; unit += kChunkUnits) {
+#pragma unroll
+      for (int own = 0; own < kChunkUnits; ++own) {
+        multiply_unit(walk, unit + own, own, own > 0 || unit != begin, at, shared, sums);
+      }
+    }
+#pragma unroll 1
+    for (int own = 0; unit < end; ++unit, ++own) multiply_unit(walk, unit, own, unit != begin, at, shared, sums);
   }
 
   /// Four totals of a thread at a time.
@@ -124,6 +140,7 @@ struct AsyncWide {
       add_totals(totals, shared, has_totals, sums);
       has_totals = true;
       if (segment + 1 == kSegments) {
+        Base::release(walk.held, shared);
 #pragma unroll
         for (int i = 0; i < kSums; ++i) totals[i] = sums[i];
         break;
