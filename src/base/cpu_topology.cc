@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <set>
 
+#include "base/cgroup.h"
 #include "base/result.h"
 
 namespace vernier {
@@ -15,23 +14,6 @@ namespace {
 
 constexpr int kMaxCpus = 4096;
 constexpr int kMaxNodes = 1024;
-/// Folders of a cgroup path that are looked at.
-constexpr int kMaxLevels = 64;
-
-/// The first bytes of a small pseudo-file, or nothing.
-std::optional<std::string> read_small_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::string text(16384, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
-}
-
-std::string_view strip(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  return text;
-}
 
 template <class T>
 std::optional<T> parse_integer(std::string_view text) {
@@ -61,7 +43,7 @@ int core_of(int cpu, const std::string& root) {
   for (const std::string_view name : {"core_cpus_list", "thread_siblings_list"}) {  // the newer name, the older one
     const auto text = read_small_file(fmt::format("{}/sys/devices/system/cpu/cpu{}/topology/{}", root, cpu, name));
     if (!text) continue;
-    const auto siblings = parse_cpu_list(strip(*text));
+    const auto siblings = parse_cpu_list(without_end(*text));
     const bool plausible = siblings && std::find(siblings->begin(), siblings->end(), cpu) != siblings->end();
     return plausible ? *std::min_element(siblings->begin(), siblings->end()) : cpu;
   }
@@ -72,23 +54,11 @@ void keep_smaller(std::optional<double>& quota, std::optional<double> other) {
   if (other && (!quota || *other < *quota)) quota = other;
 }
 
-/// Calls `read(folder)` for the cgroup folder under `root` and all its parents: a limit of any of them holds.
-template <class Read>
-void for_each_level(const std::string& root, std::string path, Read read) {
-  if (path.find("..") != std::string::npos) path.clear();  // lies outside of what is mounted here
-  for (int level = 0; level < kMaxLevels; ++level) {
-    read(root + path);
-    const std::size_t slash = path.rfind('/');
-    if (slash == std::string::npos || path.empty()) return;
-    path.resize(slash);
-  }
-}
-
 std::optional<double> version_1_quota(const std::string& folder) {
   const auto quota = read_small_file(folder + "/cpu.cfs_quota_us");
   const auto period = read_small_file(folder + "/cpu.cfs_period_us");
   if (!quota || !period) return std::nullopt;
-  return parse_cpu_max(fmt::format("{} {}", strip(*quota), strip(*period)));
+  return parse_cpu_max(fmt::format("{} {}", without_end(*quota), without_end(*period)));
 }
 
 }  // namespace
@@ -109,7 +79,7 @@ std::optional<std::vector<int>> parse_cpu_list(std::string_view text) {
 }
 
 std::optional<double> parse_cpu_max(std::string_view text) {
-  text = strip(text);
+  text = without_end(text);
   const std::size_t space = text.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
   const auto quota = parse_integer<long long>(text.substr(0, space));
@@ -136,44 +106,22 @@ std::vector<int> one_cpu_per_core(std::span<const int> cpus, const std::string& 
 
 std::optional<double> cgroup_cpu_quota(const std::string& root) {
   std::optional<double> quota;
-  const std::optional<std::string> groups = read_small_file(root + "/proc/self/cgroup");
-  if (!groups) return quota;
-  // Lines are "0::/path" (version 2) or "3:cpu,cpuacct:/path" (version 1).
-  std::string_view rest = *groups;
-  while (!rest.empty()) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string_view::npos ? first : line.find(':', first + 1);
-    if (second == std::string_view::npos) continue;
-    const std::string controllers(line.substr(first + 1, second - first - 1));
-    const std::string path(line.substr(second + 1));
-    const std::string mounted = root + "/sys/fs/cgroup";
-    if (controllers.empty()) {
-      for_each_level(mounted, path, [&](const std::string& folder) {
-        if (const auto text = read_small_file(folder + "/cpu.max")) keep_smaller(quota, parse_cpu_max(*text));
-      });
-    } else if (("," + controllers + ",").find(",cpu,") != std::string::npos) {
-      // Mounted under the controller's name, under all of theirs, or both.
-      for (const std::string& name : {std::string("cpu"), controllers}) {
-        if (name.find('/') != std::string::npos) continue;
-        for_each_level(fmt::format("{}/{}", mounted, name), path,
-                       [&](const std::string& folder) { keep_smaller(quota, version_1_quota(folder)); });
-      }
-    }
-  }
+  for_each_cgroup_folder(root, "cpu", [&](const std::string& folder, int version) {
+    if (version == 1) return keep_smaller(quota, version_1_quota(folder));
+    if (const auto text = read_small_file(folder + "/cpu.max")) keep_smaller(quota, parse_cpu_max(*text));
+  });
   return quota;
 }
 
 std::vector<std::vector<int>> memory_nodes(const std::string& root) {
   std::vector<std::vector<int>> nodes;
   const auto online = read_small_file(root + "/sys/devices/system/node/online");
-  const auto numbers = online ? parse_cpu_list(strip(*online)) : std::nullopt;
+  const auto numbers = online ? parse_cpu_list(without_end(*online)) : std::nullopt;
   if (!numbers) return nodes;
   for (const int node : *numbers) {
     if (node >= kMaxNodes) break;
     const auto text = read_small_file(fmt::format("{}/sys/devices/system/node/node{}/cpulist", root, node));
-    auto cpus = text ? parse_cpu_list(strip(*text)) : std::nullopt;
+    auto cpus = text ? parse_cpu_list(without_end(*text)) : std::nullopt;
     if (cpus && !cpus->empty()) nodes.push_back(std::move(*cpus));
   }
   return nodes;
@@ -224,7 +172,7 @@ std::uint64_t largest_cache_bytes() {
   for (int index = 0; index < 8; ++index) {
     const auto text = read_small_file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
     if (!text) break;
-    std::string_view size = strip(*text);
+    std::string_view size = without_end(*text);
     if (!size.ends_with('K')) continue;  // the kernel writes no other unit
     size.remove_suffix(1);
     largest = std::max(largest, parse_integer<std::uint64_t>(size).value_or(0) << 10U);

@@ -109,7 +109,9 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::filesystem
   file->inode_ = info.st_ino;
   file->modified_ns_ = modified_ns(info);
   if (file->size_ == 0) return file;
-  void* data = mmap(nullptr, file->size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  // Shared: page-locking a private mapping gives the process a copy of every page. Some file systems have only those.
+  void* data = mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) data = mmap(nullptr, file->size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
   if (data == MAP_FAILED) {
     return fail(ErrorCode::kOutOfMemory, "{}: cannot map {} bytes: {}", name, file->size_, std::strerror(errno));
   }

@@ -1,16 +1,21 @@
 #include "placement/expert_records.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 
 #include "backend/packed_weight.h"
 
 namespace vernier {
-namespace {
 
-/// Gathered at a time: enough to keep a bus busy, little enough to start soon.
-constexpr std::uint64_t kBatchBytes = std::uint64_t{24} << 20;
+ExpertRecords::ExpertRecords(Backend& device, ExpertStore store, const RecordStream::Options& options)
+    : device_(device), store_(store), streams_(options.ahead_bytes > 0) {
+  auto* const placer = store == ExpertStore::kFile ? dynamic_cast<RecordPlacer*>(&device) : nullptr;
+  if (placer != nullptr) stream_ = std::make_unique<RecordStream>(device, *placer, options);
+}
+
+namespace {
 
 std::span<const float> bias_of(const std::vector<std::span<const float>>& biases, std::size_t expert) {
   return biases.empty() ? std::span<const float>() : biases[expert];
@@ -49,6 +54,7 @@ Status ExpertRecords::add(std::int32_t layer, const ExpertWeights& bank) {
   if (keeps) {
     VN_ASSIGN(banks_[index].memory, device_.allocate_host(total));
   }
+  if (streams_) banks_[index].weights = bank;
   auto* const memory = static_cast<std::byte*>(banks_[index].memory.data());
   for (std::size_t e = 0; e < offsets.size(); ++e) {
     Expert expert;
@@ -108,94 +114,62 @@ Result<ExpertRecords::Record> ExpertRecords::fetch(std::int32_t layer, std::int3
   return found.record;
 }
 
-namespace {
-
-/// A part of an expert on its way from the file into its record.
-struct Leg {
-  const Weight* weight = nullptr;
-  std::span<const float> bias = {};  ///< where it's no weight
-  std::size_t staged_at = 0;
-  std::byte* record = nullptr;
-
-  [[nodiscard]] RecordPlacer::Part stage(std::byte* memory) const {
-    std::byte* const to = memory + staged_at;
-    if (weight != nullptr) return {pack_as_stored(*weight, to), weight, {}, record};
-    std::memcpy(to, bias.data(), bias.size_bytes());
-    return {{}, nullptr, {to, bias.size_bytes()}, record};
+Status ExpertRecords::prepare_stream(std::uint64_t most_locked) {
+  if (!places()) return {};
+  stream_->set_record_bytes(largest_record_);
+  if (!streams_) return {};
+  std::vector<const ExpertWeights*> banks;
+  for (const Bank& bank : banks_) {
+    if (!bank.experts.empty()) banks.push_back(&bank.weights);
   }
-};
-
-/// Calls body(leg) for the parts of an expert in the order of its record, which begins at `record`.
-template <class Body>
-void for_each_leg(const Backend& device, const ExpertWeights& bank, std::size_t e, std::byte* record, Body body) {
-  for (const auto* weights : {&bank.gate, &bank.up, &bank.down}) {
-    body(Leg{.weight = &(*weights)[e], .record = record});
-    record += device.record_bytes((*weights)[e]);
-  }
-  for (const auto* biases : {&bank.gate_bias, &bank.up_bias, &bank.down_bias}) {
-    const std::span<const float> bias = bias_of(*biases, e);
-    if (bias.empty()) continue;
-    body(Leg{.bias = bias, .record = record});
-    record += align_record(bias.size_bytes());
-  }
+  stream_->lock(banks, most_locked);
+  return {};
 }
 
-}  // namespace
-
-/// Gathers the stored bytes of some experts with all threads while the device copies those before, and has them laid
-/// out.
-Status ExpertRecords::place_batch(const ExpertWeights& bank, std::span<const Arrival> arrivals) {
-  std::vector<Leg> legs;
-  std::size_t size = 0;
-  for (const Arrival& arrival : arrivals) {
-    for_each_leg(device_, bank, static_cast<std::size_t>(arrival.expert), arrival.slot, [&](Leg leg) {
-      leg.staged_at = size;
-      size += leg.weight != nullptr ? stored_bytes(*leg.weight) : align_record(leg.bias.size_bytes());
-      legs.push_back(leg);
-    });
-  }
-  VN_ASSIGN(std::byte* const memory, placer_->stage(size));
-  if (gatherers_ == nullptr) gatherers_ = std::make_unique<ThreadPool>(num_threads_);
-  std::vector<RecordPlacer::Part> parts(legs.size());
-  gatherers_->parallel_for(std::ssize(legs), [&](std::int64_t begin, std::int64_t end, int) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      parts[i] = legs[i].stage(memory);
-    }
-  });
-  return placer_->place(parts, size);
-}
-
-Status ExpertRecords::place(std::int32_t layer, const ExpertWeights& bank, std::span<const Arrival> arrivals) {
+Status ExpertRecords::place(std::int32_t layer, const ExpertWeights& given, std::span<const Arrival> arrivals) {
   if (arrivals.empty()) return {};
   const auto start = std::chrono::steady_clock::now();
-  const auto batch = std::max<std::size_t>(kBatchBytes / std::max<std::uint64_t>(largest_record_, 1), 1);
-  for (std::size_t i = 0; i < arrivals.size(); i += batch) {
-    VN_TRY(place_batch(bank, arrivals.subspan(i, std::min(batch, arrivals.size() - i))));
-  }
-  VN_ASSIGN(const std::vector<Weight> weights, placer_->finish());
-  if (weights.size() != 3 * arrivals.size()) return fail(ErrorCode::kInternal, "records got lost on their way");
+  Bank& bank = banks_[static_cast<std::size_t>(layer)];
+  const ExpertWeights& weights = streams_ ? bank.weights : given;
+  std::vector<RecordStream::Arrival> wanted;
   std::uint64_t bytes = 0;
-  auto weight = weights.begin();
   for (const Arrival& arrival : arrivals) {
-    const auto e = static_cast<std::size_t>(arrival.expert);
-    Expert& expert = banks_[static_cast<std::size_t>(layer)].experts[e];
-    expert.record.data = arrival.slot;
+    const Expert& expert = bank.experts[static_cast<std::size_t>(arrival.expert)];
     bytes += expert.record.size_bytes;
-    expert.gate = *weight++;
-    expert.up = *weight++;
-    expert.down = *weight++;
-    std::vector<std::span<const float>> biases;
-    for_each_leg(device_, bank, e, arrival.slot, [&](const Leg& leg) {
-      if (leg.weight == nullptr) biases.emplace_back(reinterpret_cast<const float*>(leg.record), leg.bias.size());
-    });
-    auto bias = biases.begin();
-    expert.gate_bias = bias_of(bank.gate_bias, e).empty() ? std::span<const float>() : *bias++;
-    expert.up_bias = bias_of(bank.up_bias, e).empty() ? std::span<const float>() : *bias++;
-    expert.down_bias = bias_of(bank.down_bias, e).empty() ? std::span<const float>() : *bias++;
+    wanted.push_back({arrival.expert, arrival.slot});
+    if (streams_ && expert.gate.present()) wanted.back().known = {&expert.gate, &expert.up, &expert.down};
   }
+  VN_ASSIGN(const std::vector<RecordStream::Arrival> order, stream_->place(layer, weights, wanted));
+  VN_ASSIGN(const std::vector<Weight> placed, stream_->finish());
+  auto weight = placed.begin();
+  for (const RecordStream::Arrival& arrival : order) {
+    if (arrival.known[0] != nullptr) continue;
+    if (placed.end() - weight < 3) return fail(ErrorCode::kInternal, "records got lost on their way");
+    take(weights, arrival, {weight, weight + 3}, bank.experts[static_cast<std::size_t>(arrival.expert)]);
+    weight += 3;
+  }
+  if (order.size() != arrivals.size()) return fail(ErrorCode::kInternal, "experts got lost on their way");
   bytes_per_second_ =
       static_cast<double>(bytes) / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return {};
+}
+
+/// What an expert is like in the slot that it came to.
+void ExpertRecords::take(const ExpertWeights& bank, const RecordStream::Arrival& arrival,
+                         std::span<const Weight> placed, Expert& expert) const {
+  expert.record.data = arrival.slot;
+  expert.gate = placed[0];
+  expert.up = placed[1];
+  expert.down = placed[2];
+  const std::array<std::span<const float>*, 3> biases = {&expert.gate_bias, &expert.up_bias, &expert.down_bias};
+  for (const RecordPart& part : parts_of(device_, bank, static_cast<std::size_t>(arrival.expert))) {
+    if (part.weight != nullptr) continue;
+    *biases[part.which - 3] = {reinterpret_cast<const float*>(arrival.slot + part.at), part.bias.size()};
+  }
+}
+
+Status ExpertRecords::send_ahead(std::int32_t layer, std::span<const std::int32_t> experts) {
+  return stream_->send_ahead(layer, banks_[static_cast<std::size_t>(layer)].weights, experts);
 }
 
 void ExpertRecords::append_at(std::int32_t layer, std::int32_t expert, const std::byte* slot, ExpertWeights& to) const {

@@ -8,8 +8,7 @@
 
 #include "backend/backend.h"
 #include "backend/expert_slots.h"
-#include "backend/record_placer.h"
-#include "base/thread_pool.h"
+#include "placement/record_stream.h"
 
 namespace vernier {
 
@@ -20,12 +19,9 @@ enum class ExpertStore : std::uint8_t {
 
 class ExpertRecords {
  public:
-  /// With kFile, `num_threads` (0: all) gather bytes from the file.
-  ExpertRecords(Backend& device, ExpertStore store, int num_threads)
-      : device_(device),
-        store_(store),
-        placer_(store == ExpertStore::kFile ? dynamic_cast<RecordPlacer*>(&device) : nullptr),
-        num_threads_(num_threads) {}
+  /// `options` are for kFile. Where they let experts come ahead, weights are remembered: prompts only, whose layers
+  /// come in order, as nobody waits for the device then.
+  ExpertRecords(Backend& device, ExpertStore store, const RecordStream::Options& options);
 
   /// Takes a layer's experts in: packs them, or with kFile just adds up their sizes. kInternal when the layer has its
   /// bank already.
@@ -37,6 +33,9 @@ class ExpertRecords {
   }
   [[nodiscard]] std::int64_t num_records() const { return num_records_; }
   [[nodiscard]] std::int32_t num_layers() const { return static_cast<std::int32_t>(banks_.size()); }
+  [[nodiscard]] std::int32_t num_experts(std::int32_t layer) const {
+    return static_cast<std::int32_t>(banks_[static_cast<std::size_t>(layer)].experts.size());
+  }
   /// The most experts that a layer has.
   [[nodiscard]] std::int32_t num_experts() const { return num_experts_; }
 
@@ -51,16 +50,21 @@ class ExpertRecords {
   /// Forgets the records that were fetched: all copies from them have ended.
   void release_staged() { staged_ = 0; }
   /// Where the device lays records out by itself: place() is the way then, else fetch() and a copy.
-  [[nodiscard]] bool places() const { return placer_ != nullptr; }
+  [[nodiscard]] bool places() const { return stream_ != nullptr; }
+  /// After all banks were added, where places(): page-locks at most so many bytes that the experts' weights lie in, all
+  /// of them or none, if experts may come ahead.
+  [[nodiscard]] Status prepare_stream(std::uint64_t most_locked);
   struct Arrival {
     std::int32_t expert = 0;
     std::byte* slot = nullptr;  ///< in device memory
   };
+  /// Bytes a second that place() managed lately; 0 while unknown.
+  [[nodiscard]] double bytes_per_second() { return streams_ ? stream_->bytes_per_second() : bytes_per_second_; }
   /// Brings experts of a layer into slots, in the order of the device's operations. Slots may be filled later than this
   /// returns, but before operations that are called from then on.
-  /// Bytes a second that place() managed lately; 0 while unknown.
-  [[nodiscard]] double bytes_per_second() const { return bytes_per_second_; }
   [[nodiscard]] Status place(std::int32_t layer, const ExpertWeights& bank, std::span<const Arrival> arrivals);
+  /// Begins to bring experts that place() will probably be asked for next.
+  [[nodiscard]] Status send_ahead(std::int32_t layer, std::span<const std::int32_t> experts);
   /// The bytes to copy. `bank` is the layer's, which kFile reads.
   [[nodiscard]] Result<Record> fetch(std::int32_t layer, std::int32_t expert, const ExpertWeights& bank);
   /// With kMemory: all records of a layer, and the experts as they lie there.
@@ -78,16 +82,16 @@ class ExpertRecords {
   struct Bank {
     Buffer memory;
     std::vector<Expert> experts;
+    ExpertWeights weights;  ///< with experts that come ahead: where they lie for good
   };
 
-  [[nodiscard]] Status place_batch(const ExpertWeights& bank, std::span<const Arrival> arrivals);
+  void take(const ExpertWeights& bank, const RecordStream::Arrival& arrival, std::span<const Weight> placed,
+            Expert& expert) const;
   [[nodiscard]] Result<Expert> pack(const ExpertWeights& bank, std::size_t expert, std::byte* to);
 
   Backend& device_;
   ExpertStore store_;
-  RecordPlacer* placer_;
-  int num_threads_;
-  std::unique_ptr<ThreadPool> gatherers_;  ///< made when first needed
+  bool streams_;  ///< experts may come ahead
   double bytes_per_second_ = 0.0;
   Buffer staging_;
   std::int64_t num_staging_ = 0;
@@ -96,6 +100,7 @@ class ExpertRecords {
   std::uint64_t largest_record_ = 0;
   std::int64_t num_records_ = 0;
   std::int32_t num_experts_ = 0;
+  std::unique_ptr<RecordStream> stream_;  ///< behind the banks, whose memory it may have locked
 };
 
 }  // namespace vernier

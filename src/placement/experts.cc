@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/cgroup.h"
 #include "base/checked_math.h"
 #include "placement/host_experts.h"
 #include "placement/offload_experts.h"
@@ -54,14 +55,28 @@ Result<ExpertPlacement> place_on_host(const ExpertRequest& request, Backend& bac
   return ExpertPlacement{"cpu", std::make_unique<LocalExpertExecutor>(backend), true};
 }
 
+/// Memory that the process holds and no file backs; 0 where the system doesn't say.
+std::uint64_t own_bytes() {
+  const std::string status = read_small_file("/proc/self/status").value_or("");
+  constexpr std::string_view kKey = "RssAnon:";
+  std::size_t at = status.find(kKey);
+  if (at == std::string::npos) return 0;
+  at = status.find_first_not_of(" \t", at + kKey.size());
+  std::uint64_t kib = 0;
+  if (at != std::string::npos) (void)std::from_chars(status.data() + at, status.data() + status.size(), kib);
+  return kib * 1024;
+}
+
 /// What computes the experts of prompts on a device though they belong on the host. Null where experts can't come
 /// quickly enough for that to pay.
 std::unique_ptr<OffloadExpertExecutor> streamer(const ExpertRequest& request, Backend& device,
                                                 const std::shared_ptr<Backend>& host) {
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
   if (dynamic_cast<RecordPlacer*>(&device) == nullptr) return nullptr;
-  OffloadOptions options{.slot_bytes = std::min(request.free_bytes, kMostBytes), .store = ExpertStore::kFile};
+  OffloadOptions options{.slot_bytes = std::min(request.free_bytes / 2, kMostBytes), .store = ExpertStore::kFile};
   options.num_threads = request.host.num_threads;
+  options.ahead_bytes = std::max<std::uint64_t>(options.slot_bytes / 2, 1);
+  options.locked_bytes = lockable_bytes(host->memory().available_bytes, own_bytes(), cgroup_memory_limit());
   return std::make_unique<OffloadExpertExecutor>(device, host, options);
 }
 
@@ -75,6 +90,12 @@ Result<std::string_view> choose_expert_store(std::string_view asked, std::uint64
   if (asked == kFile) return kFile;
   if (asked == "auto") return expert_bytes <= available_bytes - available_bytes / 8 ? kMemory : kFile;
   return fail(ErrorCode::kInvalidArgument, "unknown --expert-store '{}'; known: auto, memory, file", escape(asked));
+}
+
+std::uint64_t lockable_bytes(std::uint64_t available_bytes, std::uint64_t own_bytes,
+                             std::optional<std::uint64_t> limit) {
+  const std::uint64_t bytes = std::min(available_bytes + own_bytes, limit.value_or(~std::uint64_t{0}));
+  return bytes - bytes / 8;
 }
 
 Result<std::int64_t> parse_expert_cache(std::string_view text, std::int64_t num_experts, std::uint64_t record_bytes) {

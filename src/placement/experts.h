@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,11 @@ struct ExpertRequest {
 /// leave an eighth. kInvalidArgument for other words.
 [[nodiscard]] Result<std::string_view> choose_expert_store(std::string_view asked, std::uint64_t expert_bytes,
                                                            std::uint64_t available_bytes);
+
+/// Bytes of host memory that may be page-locked where weights lie in it: of what is available or the process's own, as
+/// far as its cgroups' limit allows, an eighth is left.
+[[nodiscard]] std::uint64_t lockable_bytes(std::uint64_t available_bytes, std::uint64_t own_bytes,
+                                           std::optional<std::uint64_t> limit);
 
 /// Slots that `text` asks for; 0 for an empty one. `record_bytes`: what an expert takes.
 [[nodiscard]] Result<std::int64_t> parse_expert_cache(std::string_view text, std::int64_t num_experts,

@@ -25,7 +25,11 @@ Status HostExpertExecutor::run(std::int32_t layer, const ExpertMlpArgs& args) {
   if (args.x.rows == 0) return {};
   if (streamer_ == nullptr || !lanes_.streams(args.x.rows)) return run_on_host(args);
   VN_TRY(streamer_->run(layer, args));
-  lanes_.record(args.x.rows, /*streamed=*/true, streamer_->last_seconds());
+  if (!PromptLanes::compares(args.x.rows)) return {};
+  const auto enqueued = std::chrono::steady_clock::now();
+  VN_TRY(device_.synchronize());
+  const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - enqueued;
+  lanes_.record(args.x.rows, /*streamed=*/true, streamer_->last_seconds() + waited.count());
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "placement/detour_arrays.h"
+#include "placement/prompt_lanes.h"
 
 namespace vernier {
 namespace {
@@ -15,6 +16,8 @@ constexpr std::int64_t kDecodeRows = StepLanes::kMostRows;
 /// Rows up to which a device fills slots by itself. It copies before it computes, where the host's waves do both at a
 /// time; so it's for steps in which computing takes next to nothing.
 constexpr std::int64_t kMostDeviceRows = 128;
+/// Rows from which a prompt is large enough for all of its layers to go the same way.
+constexpr std::int64_t kAheadRows = PromptLanes::kManyRows;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -63,6 +66,7 @@ Status OffloadExpertExecutor::prepare() {
   VN_TRY(create_cache());
   VN_TRY(create_device_slots());
   VN_ASSIGN(lane_, device_.create_copy_lane());
+  VN_TRY(records_.prepare_stream(options_.locked_bytes));
   VN_TRY(records_.reserve_staging(std::max<std::int64_t>(options_.num_staged, 1)));
   place_.assign(static_cast<std::size_t>(records_.num_experts()), -1);
   return {};
@@ -183,7 +187,23 @@ Status OffloadExpertExecutor::run_chosen(Call& call) {
   if (passes) call.coming = SlotCache::Coming::kPassing;
   if (is_prompt && call.args.x.rows <= kMostDeviceRows) prompts_pass_ = passes;
   if (call.x != nullptr) return run_hybrid(call, std::move(present), missing);
-  return run_on_device(call, std::move(present), missing);
+  if (options_.ahead_bytes > 0) std::sort(missing.begin(), missing.end());  // as they lie in the file
+  VN_TRY(run_on_device(call, std::move(present), missing));
+  return options_.ahead_bytes > 0 ? send_ahead(call, chosen) : Status();
+}
+
+/// Where a layer of a prompt has needed next to all of its experts, so will the next layer: they begin to come while
+/// the device works on this one and on the next one's attention.
+Status OffloadExpertExecutor::send_ahead(const Call& call, std::int64_t chosen) {
+  const bool needs_all = chosen * 10 >= records_.num_experts(call.layer) * 9;
+  std::int32_t next = call.layer + 1;
+  while (next < records_.num_layers() && records_.num_experts(next) == 0) ++next;
+  if (!records_.places() || call.args.x.rows < kAheadRows || !needs_all || next == records_.num_layers()) return {};
+  std::vector<std::int32_t> coming;
+  for (std::int32_t expert = 0; expert < records_.num_experts(next); ++expert) {
+    if (!cache_->find(next, expert)) coming.push_back(expert);
+  }
+  return records_.send_ahead(next, coming);
 }
 
 /// First what lies in slots, then what is missing in parts that leave the slots of the part before alone.

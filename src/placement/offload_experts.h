@@ -27,6 +27,10 @@ struct OffloadOptions {
   ExpertStore store = ExpertStore::kMemory;
   int num_threads = 0;           ///< ExpertStore::kFile: threads that read the file, 0: all
   std::int64_t num_staged = 16;  ///< ExpertStore::kFile: records on their way to the device at a time, at least
+  /// ExpertStore::kFile, where nothing but prompts comes: device memory for experts of the next layer, which begin
+  /// their way before its router has chosen; 0: none do.
+  std::uint64_t ahead_bytes = 0;
+  std::uint64_t locked_bytes = 0;  ///< with them: most bytes of the file that may be page-locked
 };
 
 class OffloadExpertExecutor final : public ExpertExecutor {
@@ -36,7 +40,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
       : device_(device),
         host_(std::move(host)),
         options_(options),
-        records_(device, options.store, options.num_threads) {}
+        records_(device, options.store, {options.num_threads, options.ahead_bytes}) {}
 
   [[nodiscard]] Backend& home() override { return *host_; }
   [[nodiscard]] Status add_bank(std::int32_t layer, std::int32_t top_k, const ExpertWeights& bank) override;
@@ -55,7 +59,8 @@ class OffloadExpertExecutor final : public ExpertExecutor {
     std::uint64_t copied_bytes = 0;
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
-  /// What the last run() took on the host: choosing, and bringing experts on their way.
+  /// What the last run() took on the host: choosing, and bringing experts on their way, for which it doesn't always
+  /// wait.
   [[nodiscard]] double last_seconds() const { return last_seconds_; }
   [[nodiscard]] std::int32_t num_slots() const { return num_slots_; }
 
@@ -83,6 +88,7 @@ class OffloadExpertExecutor final : public ExpertExecutor {
   [[nodiscard]] Status read_books(std::uint32_t turn);
   [[nodiscard]] Status report_uses();
   [[nodiscard]] Status run_chosen(Call& call);
+  [[nodiscard]] Status send_ahead(const Call& call, std::int64_t chosen);
   [[nodiscard]] std::vector<Wave> plan_waves(std::vector<std::int32_t> present,
                                              std::span<const std::int32_t> missing) const;
   [[nodiscard]] Status upload_ids(const Call& call, std::span<const Wave> waves);

@@ -10,6 +10,11 @@ namespace vernier {
 
 class PromptLanes {
  public:
+  /// From here on each expert meets many tokens, and the host isn't tried.
+  static constexpr std::int64_t kManyRows = 256;
+
+  /// Whether it depends on what lanes took.
+  [[nodiscard]] static bool compares(std::int64_t rows) { return rows >= kFewestRows && rows < kManyRows; }
   /// True where the device shall compute a layer's experts for `rows` tokens.
   [[nodiscard]] bool streams(std::int64_t rows);
   /// What a layer's experts took there.
@@ -18,8 +23,6 @@ class PromptLanes {
  private:
   /// Fewer tokens are a decode step's: most of their experts are read for one of them.
   static constexpr std::int64_t kFewestRows = 32;
-  /// From here on each expert meets many tokens, and the host isn't tried.
-  static constexpr std::int64_t kManyRows = 256;
   static constexpr std::size_t kSizes = 4;  ///< 32 to 63 tokens, 64 to 127, 128 to 255, more
   /// The slower lane gets a turn now and then, as machines and texts change.
   static constexpr std::int64_t kTurns = 256;

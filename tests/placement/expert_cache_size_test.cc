@@ -30,6 +30,14 @@ TEST(ExpertStoreChoice, FollowsArithmeticUnlessAsked) {
   EXPECT_NE(unknown.error().message.find("auto, memory, file"), std::string::npos);
 }
 
+TEST(LockableBytes, LeaveAnEighthAndKeepLimits) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30U;
+  EXPECT_EQ(lockable_bytes(64 * kGiB, 0, std::nullopt), 56 * kGiB);
+  EXPECT_EQ(lockable_bytes(24 * kGiB, 40 * kGiB, std::nullopt), 56 * kGiB) << "what the process has need not come";
+  EXPECT_EQ(lockable_bytes(64 * kGiB, 0, 8 * kGiB), 7 * kGiB);
+  EXPECT_EQ(lockable_bytes(8 * kGiB, 0, 64 * kGiB), 7 * kGiB);
+}
+
 TEST(ExpertCacheSize, RefusesWhatMeansNothing) {
   for (const char* text :
        {"0", "-1", "101%", "x", "1.5G", "2 GiB", "7Q", "5MiBs", "%", "99999999999999999999", "17179869184G", "5%5"}) {

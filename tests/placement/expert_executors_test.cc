@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <set>
 
 #include "backend/host_backend.h"
@@ -19,6 +20,7 @@ constexpr std::int64_t kDim = 64;
 constexpr std::int64_t kFf = 32;
 constexpr std::int32_t kExperts = 6;
 constexpr std::int32_t kTopK = 2;
+constexpr int kAllLocks = 1 << 20;
 
 enum class Late { kWork, kCopies };
 
@@ -62,6 +64,7 @@ class QueueingDevice : public HostBackend {
     return {};
   }
   Backend& inner() { return *inner_; }
+  [[nodiscard]] Late late() const { return late_; }
 
   Status embed(const EmbedArgs&) override { return unused(); }
   Status rms_norm(const RmsNormArgs&) override { return unused(); }
@@ -111,31 +114,93 @@ class QueueingLane final : public CopyLane {
 
 Result<std::unique_ptr<CopyLane>> QueueingDevice::create_copy_lane() { return std::make_unique<QueueingLane>(*this); }
 
-/// One that lays records out by itself, as late as it may.
+/// One that lays records out by itself, as late as it may, from parcels that come as late, or as early, as they may.
 class PlacingDevice final : public QueueingDevice, public RecordPlacer {
  public:
   using QueueingDevice::place;
   using QueueingDevice::QueueingDevice;
 
-  Result<std::byte*> stage(std::size_t size_bytes) override {
-    VN_TRY(synchronize());
-    VN_ASSIGN(staging_, allocate(size_bytes));
-    return static_cast<std::byte*>(staging_.data());
+  Result<Buffer> lock(std::span<const std::byte> bytes) override {
+    if (num_locks_left-- <= 0) return fail(ErrorCode::kOutOfMemory, "refused");
+    ++num_locked;
+    static int* unlock = nullptr;
+    unlock = &num_locked;
+    return Buffer(const_cast<std::byte*>(bytes.data()), bytes.size(), [](void*) { --*unlock; });
   }
-  Status place(std::span<const Part> parts, std::size_t) override {
+  Result<std::byte*> stage(std::int32_t number, std::size_t size_bytes) override {
+    Parcel& parcel = parcels_[number];
+    run_copies(parcel);
+    VN_ASSIGN(parcel.staging, allocate(size_bytes));
+    num_staged += size_bytes;
+    return static_cast<std::byte*>(parcel.staging.data());
+  }
+  Status send(std::int32_t number, std::span<const Run> runs) override {
+    Parcel& parcel = parcels_[number];
+    run_copies(parcel);
+    VN_TRY(synchronize());  // work may read what the parcel had
+    parcel.runs.assign(runs.begin(), runs.end());
+    parcel.copies.clear();
+    EXPECT_TRUE(std::is_sorted(runs.begin(), runs.end(),
+                               [](const Run& a, const Run& b) { return a.bytes.data() < b.bytes.data(); }));
+    for (const Run& run : runs) parcel.copies.emplace_back(run.bytes.size());
+    parcel.is_copied = false;
+    if (late() == Late::kWork) run_copies(parcel);
+    ++num_sent;
+    return {};
+  }
+  Status place(std::int32_t number, std::span<const Part> parts) override {
+    Parcel& parcel = parcels_[number];
+    run_copies(parcel);
     for (const Part& part : parts) {
-      const auto* const from = part.host != nullptr ? part.staged.codes : part.raw.data();
-      const std::size_t size = part.host != nullptr ? stored_bytes(*part.host) : part.raw.size();
       std::byte* const to = part.record;
-      VN_TRY(enqueue([from, to, size] { std::memcpy(to, from, size); }));
-      if (part.host != nullptr) placed_.push_back(moved_weight(part.staged, part.staged.codes, to));
+      if (part.host == nullptr) {
+        const std::byte* const raw = parcel.find(part.raw.data());
+        VN_TRY(enqueue([raw, to, size = part.raw.size()] { std::memcpy(to, raw, size); }));
+        continue;
+      }
+      Weight there = *part.host;
+      there.codes = parcel.find(there.codes);
+      if (there.scales != nullptr) there.scales = parcel.find(there.scales);
+      VN_TRY(enqueue([there, to] { (void)pack_as_stored(there, to); }));
+      if (part.known != nullptr) continue;
+      std::vector<std::byte> like(stored_bytes(there));
+      placed_.push_back(moved_weight(pack_as_stored(there, like.data()), like.data(), to));
     }
     return {};
   }
   Result<std::vector<Weight>> finish() override { return std::exchange(placed_, {}); }
+  double bytes_per_second() override { return 0.0; }
+
+  int num_locks_left = 0;
+  int num_locked = 0;
+  int num_sent = 0;
+  std::size_t num_staged = 0;
 
  private:
-  Buffer staging_;
+  struct Parcel {
+    Buffer staging;
+    std::vector<Run> runs;
+    std::vector<std::vector<std::byte>> copies;
+    bool is_copied = true;
+
+    [[nodiscard]] const std::byte* find(const std::byte* host) const {
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const std::ptrdiff_t at = host - runs[i].bytes.data();
+        if (at >= 0 && at < std::ssize(copies[i])) return copies[i].data() + at;
+      }
+      ADD_FAILURE() << "not sent";
+      return nullptr;
+    }
+  };
+  static void run_copies(Parcel& parcel) {
+    if (parcel.is_copied) return;
+    for (std::size_t i = 0; i < parcel.runs.size(); ++i) {
+      std::memcpy(parcel.copies[i].data(), parcel.runs[i].source, parcel.copies[i].size());
+    }
+    parcel.is_copied = true;
+  }
+
+  std::map<std::int32_t, Parcel> parcels_;
   std::vector<Weight> placed_;
 };
 
@@ -310,7 +375,8 @@ TEST(HostExperts, StreamPromptsThroughAFewSlots) {
     const std::shared_ptr<Backend> host = make_cpu();
     auto streamer = std::make_unique<OffloadExpertExecutor>(
         device, host,
-        OffloadOptions{.num_slots = 3, .slot_bytes = std::uint64_t{1} << 30U, .store = ExpertStore::kFile});
+        OffloadOptions{
+            .num_slots = 3, .slot_bytes = std::uint64_t{1} << 30U, .store = ExpertStore::kFile, .ahead_bytes = 1});
     const OffloadExpertExecutor& used = *streamer;
     HostExpertExecutor executor(device, host, std::move(streamer));
     check_executor(executor, [&](std::int64_t step) {
@@ -322,6 +388,75 @@ TEST(HostExperts, StreamPromptsThroughAFewSlots) {
     EXPECT_EQ(used.counters().on_host, 0);
   }
 }
+
+/// Prompts of two layers in turn, from `banks` whose experts are all chosen.
+struct Prompts {
+  static constexpr std::int64_t kTokens = PromptLanes::kManyRows;
+  std::vector<std::vector<float>> biases;
+  std::vector<ExpertWeights> banks;
+  Step prompt;
+  std::vector<std::vector<float>> expected;  ///< of each layer
+
+  Prompts() {
+    biases.reserve(static_cast<std::size_t>(6 * kExperts));
+    for (std::uint64_t layer = 0; layer < 3; ++layer) banks.push_back(make_bank(layer + 1, biases));
+    Random random(9);
+    prompt.tokens = kTokens;
+    prompt.x = random.floats(kTokens * kDim);
+    prompt.before = random.floats(kTokens * kDim);
+    prompt.weights = random.floats(kTokens * kTopK);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      for (std::int32_t k = 0; k < kTopK; ++k) prompt.ids.push_back((static_cast<std::int32_t>(t) + k) % kExperts);
+    }
+    const auto alone = make_cpu();
+    for (const ExpertWeights& bank : banks) {
+      expected.push_back(prompt.before);
+      EXPECT_TRUE(alone->expert_mlp(prompt.args(bank, expected.back())));
+    }
+  }
+};
+
+class StreamedPrompts : public testing::TestWithParam<std::tuple<Late, std::int64_t, int>> {};
+
+TEST_P(StreamedPrompts, ComputeTheSameFromExpertsThatComeAhead) {
+  static const Prompts all;
+  const auto [late, slots, num_locks] = GetParam();
+  PlacingDevice device(make_cpu(), late);
+  device.num_locks_left = num_locks;
+  constexpr std::uint64_t kPlenty = std::uint64_t{1} << 30U;
+  {
+    OffloadExpertExecutor executor(device, make_cpu(),
+                                   {.num_slots = slots,
+                                    .slot_bytes = kPlenty,
+                                    .store = ExpertStore::kFile,
+                                    .num_threads = 2,
+                                    .ahead_bytes = kPlenty,
+                                    .locked_bytes = kPlenty});
+    for (std::int32_t layer = 0; layer < 3; ++layer) {
+      ASSERT_TRUE(executor.add_bank(layer, kTopK, all.banks[static_cast<std::size_t>(layer)]));
+    }
+    ASSERT_TRUE(executor.prepare());
+    for (int round = 0; round < 3; ++round) {
+      for (std::size_t layer = 0; layer < 3; ++layer) {
+        std::vector<float> actual = all.prompt.before;
+        ASSERT_TRUE(executor.run(static_cast<std::int32_t>(layer), all.prompt.args(all.banks[layer], actual)));
+        if (round == 0 && slots > 2 * kExperts) {
+          EXPECT_EQ(device.num_sent, std::min<int>(static_cast<int>(layer) + 2, 3)) << "the next layer's are sent";
+        }
+        ASSERT_TRUE(device.synchronize());
+        for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], all.expected[layer][i], 2e-3);
+      }
+    }
+    EXPECT_EQ(device.num_locked > 0, num_locks == kAllLocks) << "all of the weights are locked, or nothing";
+    const std::size_t biases = static_cast<std::size_t>(device.num_sent) * kExperts * 2 * kRecordAlignment;
+    EXPECT_EQ(device.num_staged <= biases, num_locks == kAllLocks) << "nothing else is gathered";
+  }
+  EXPECT_EQ(device.num_locked, 0);
+}
+INSTANTIATE_TEST_SUITE_P(Slots, StreamedPrompts,
+                         testing::Combine(testing::Values(Late::kWork, Late::kCopies),
+                                          testing::Values<std::int64_t>(kTopK, 5, kExperts, 2 * kExperts + 3),
+                                          testing::Values(0, 3, kAllLocks)));
 
 TEST(HostExperts, NeedNoSlots) {
   PlacingDevice device(make_cpu(), Late::kWork);

@@ -143,14 +143,24 @@ Status CudaBackend::take_detour(const HostDetour& detour) {
   return detours_.run(detour);
 }
 
-Result<std::byte*> CudaBackend::stage(std::size_t size_bytes) {
+Result<Buffer> CudaBackend::lock(std::span<const std::byte> bytes) {
   VN_TRY(enter());
-  return placements_.stage(size_bytes);
+  return lock_pages(bytes);
 }
 
-Status CudaBackend::place(std::span<const Part> parts, std::size_t size_bytes) {
+Result<std::byte*> CudaBackend::stage(std::int32_t parcel, std::size_t size_bytes) {
   VN_TRY(enter());
-  return placements_.place(parts, size_bytes);
+  return placements_.stage(parcel, size_bytes);
+}
+
+Status CudaBackend::send(std::int32_t parcel, std::span<const Run> runs) {
+  VN_TRY(enter());
+  return placements_.send(parcel, runs);
+}
+
+Status CudaBackend::place(std::int32_t parcel, std::span<const Part> parts) {
+  VN_TRY(enter());
+  return placements_.place(parcel, parts);
 }
 
 Result<std::vector<Weight>> CudaBackend::finish() {

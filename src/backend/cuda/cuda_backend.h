@@ -48,9 +48,12 @@ class CudaBackend final : public Backend,
   [[nodiscard]] Result<Weight> pack(const Weight& host, std::byte* record) override;
   [[nodiscard]] Result<std::unique_ptr<CopyLane>> create_copy_lane() override;
   [[nodiscard]] Status take_detour(const HostDetour& detour) override;
-  [[nodiscard]] Result<std::byte*> stage(std::size_t size_bytes) override;
-  [[nodiscard]] Status place(std::span<const Part> parts, std::size_t size_bytes) override;
+  [[nodiscard]] Result<Buffer> lock(std::span<const std::byte> bytes) override;
+  [[nodiscard]] Result<std::byte*> stage(std::int32_t parcel, std::size_t size_bytes) override;
+  [[nodiscard]] Status send(std::int32_t parcel, std::span<const Run> runs) override;
+  [[nodiscard]] Status place(std::int32_t parcel, std::span<const Part> parts) override;
   [[nodiscard]] Result<std::vector<Weight>> finish() override;
+  [[nodiscard]] double bytes_per_second() override { return placements_.bytes_per_second(); }
   [[nodiscard]] Result<std::unique_ptr<ExpertSlots>> create_expert_slots(const ExpertSlotsSetup& setup) override;
 
   [[nodiscard]] Status embed(const EmbedArgs& args) override;

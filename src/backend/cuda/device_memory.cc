@@ -1,5 +1,9 @@
 #include "backend/cuda/device_memory.h"
 
+#include <unistd.h>
+
+#include <cstdint>
+
 #include "backend/cuda/cuda_error.h"
 
 namespace vernier::cuda {
@@ -42,6 +46,22 @@ Result<Buffer> allocate_pinned(std::size_t size_bytes, std::string_view what) {
   }
   VN_TRY(cuda_status(error, "cudaMallocHost"));
   return Buffer(data, size_bytes, [](void* memory) { (void)cudaFreeHost(memory); });
+}
+
+Result<Buffer> lock_pages(std::span<const std::byte> bytes) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(bytes.data()) + bytes.size() + page - 1) / page * page;
+  auto* const memory = reinterpret_cast<void*>(first);
+  // Whatever the reason, the bytes are as good to the host as before.
+  if (cudaHostRegister(memory, end - first, cudaHostRegisterReadOnly | cudaHostRegisterPortable) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return fail(ErrorCode::kOutOfMemory, "cuda: the system refuses to page-lock {} bytes", end - first);
+  }
+  return Buffer(memory, end - first, [](void* locked) {
+    (void)cudaDeviceSynchronize();  // a copy from it may be under way
+    (void)cudaHostUnregister(locked);
+  });
 }
 
 }  // namespace vernier::cuda

@@ -305,32 +305,66 @@ Result<Weight> place_weight(CudaContext& context, const Weight& host) {
   return finish_placing(context, host, at, std::move(placed));
 }
 
-Result<RecordUnderWay> begin_record(const CudaContext& context, const RecordPlacer::Part& part, std::byte* published,
-                                    PackReport* report) {
-  const Weight& staged = part.staged;
-  const Upload upload = {.codes = code_rows(staged), .scales = scale_rows(staged), .factors = factor_rows(staged)};
-  auto placed = std::make_shared<PlacedWeight>();
-  WeightRef ref = describe(staged);
-  ref.codes = published;
-  if (upload.scales.rows > 0) ref.scales = published + aligned(upload.codes.size());
-  if (const Packing packing = packing_of(staged); packing != Packing::kNone) {
-    const PackPlan plan = plan_packing(staged, upload, packing);
-    VN_TRY(enqueue_packing(context, staged, plan, {ref, part.record, report}, *placed));
-  } else {
-    VN_CUDA(cudaMemcpyAsync(part.record, published, static_cast<std::size_t>(upload.size()), cudaMemcpyDeviceToDevice,
-                            context.stream));
-    placed->ref = at_record(ref, upload, part.record);
-    placed->row_factors_at = upload.size();
+namespace {
+
+Upload upload_of(const Weight& host) {
+  return {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
+}
+
+Status copy_rows_within(const CudaContext& context, std::byte* to, const std::byte* from, const StoredRows& like) {
+  if (like.size() == 0) return {};
+  const auto row = static_cast<std::size_t>(like.row_bytes);
+  return cuda_status(cudaMemcpy2DAsync(to, row, from, static_cast<std::size_t>(like.stride), row,
+                                       static_cast<std::size_t>(like.rows), cudaMemcpyDeviceToDevice, context.stream),
+                     "cudaMemcpy2DAsync");
+}
+
+/// Enqueues a record's layout: packed, or as published.
+Status lay_out(const CudaContext& context, const RecordPlacer::Part& part, const PublishedRecord& published,
+               Packing packing, PackReport* report, PlacedWeight& placed) {
+  const Weight& host = *part.host;
+  const Upload upload = upload_of(host);
+  if (packing != Packing::kNone) {
+    WeightRef ref = describe(host);
+    ref.codes = published.codes;
+    ref.row_stride = upload.codes.stride;
+    ref.scales = published.scales;
+    ref.scale_stride = upload.scales.stride;
+    const PackPlan plan = plan_packing(host, upload, packing);
+    return enqueue_packing(context, host, plan, {ref, part.record, report}, placed);
   }
-  placed->size_bytes = placed->row_factors_at + upload.factors.size();
+  VN_TRY(copy_rows_within(context, part.record, published.codes, upload.codes));
+  VN_TRY(copy_rows_within(context, part.record + aligned(upload.codes.size()), published.scales, upload.scales));
+  placed.ref = at_record(describe(host), upload, part.record);
+  placed.row_factors_at = upload.size();
+  return {};
+}
+
+}  // namespace
+
+Result<RecordUnderWay> begin_record(const CudaContext& context, const RecordPlacer::Part& part,
+                                    const PublishedRecord& published, PackReport* report) {
+  auto placed = std::make_shared<PlacedWeight>();
+  VN_TRY(lay_out(context, part, published, packing_of(*part.host), report, *placed));
+  placed->size_bytes = placed->row_factors_at + factor_rows(*part.host).size();
   return RecordUnderWay{part.host, part.record, std::move(placed)};
+}
+
+Status repeat_record(const CudaContext& context, const RecordPlacer::Part& part, const PublishedRecord& published,
+                     PackReport* report) {
+  const PlacedWeight* const known = placed(*part.known);
+  if (known == nullptr) return fail(ErrorCode::kInternal, "a record that isn't known");
+  PlacedWeight again;
+  VN_TRY(lay_out(context, part, published, known->ref.packing, report, again));
+  const StoredRows factors = factor_rows(*part.host);
+  return factors.rows > 0 ? upload_rows(context, part.record + known->row_factors_at, factors) : Status();
 }
 
 Result<Weight> finish_record(const CudaContext& context, const RecordUnderWay& under_way, const PackReport& report) {
   std::shared_ptr<PlacedWeight> placed = under_way.placed;
   const Weight& host = *under_way.host;
   if (placed->ref.packing != Packing::kNone && !set_scaling(report, placed->ref)) {
-    const Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
+    const Upload upload = upload_of(host);
     placed = std::make_shared<PlacedWeight>();
     VN_ASSIGN(placed->ref, upload_as_published(context, upload, describe(host), under_way.record));
     placed->row_factors_at = upload.size();
@@ -340,7 +374,7 @@ Result<Weight> finish_record(const CudaContext& context, const RecordUnderWay& u
 }
 
 std::uint64_t record_bytes(const Weight& host) {
-  const Upload upload = {.codes = code_rows(host), .scales = scale_rows(host), .factors = factor_rows(host)};
+  const Upload upload = upload_of(host);
   std::int64_t size = upload.size();
   if (const Packing packing = packing_of(host); packing != Packing::kNone) {
     const PackedShape shape = packed_shape(packing, host.rows, host.cols);
