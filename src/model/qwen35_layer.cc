@@ -15,14 +15,16 @@ void Experts::reserve(Workspace& workspace) const {
   workspace.need(Slot::kSharedGate, 1);
 }
 
-Status Experts::run(const Step& step, MatrixView input, MatrixView x) const {
+Status Experts::run(const Step& step, const InputNorm& norm, MatrixView x) const {
+  const MatrixView input = norm.y;
+  VN_TRY(routed.route(step, {x, norm}));
   const MatrixView out = step.view(Slot::kOutput, x.cols);
   const MatrixView gate = step.view(Slot::kSharedGate, 1);
   const LinearOutput projection{&shared_gate, {}, gate};
   VN_TRY(step.backend.linear({input, std::span(&projection, 1)}));
   VN_TRY(shared.run(step, {input}, {out}));
   VN_TRY(step.backend.sigmoid_gate({gate, out}));
-  VN_TRY(routed.run(step, {input}, input, x));
+  VN_TRY(routed.multiply(step, input, x));
   return step.backend.combine({out, x, 1.0F, 1.0F});
 }
 
@@ -70,8 +72,7 @@ Status Layer::run(const Step& step, const LayerCache& cache, MatrixView x) const
   if (const auto* mlp = std::get_if<MlpBlock>(&feed_forward)) {
     return mlp->run(step, {x, {ffn_norm, eps, normed}}, {x, true});
   }
-  VN_TRY(step.backend.rms_norm({.x = x, .weight = ffn_norm, .eps = eps, .y = normed}));
-  return std::get<Experts>(feed_forward).run(step, normed, x);
+  return std::get<Experts>(feed_forward).run(step, {ffn_norm, eps, normed}, x);
 }
 
 }  // namespace vernier::qwen35

@@ -21,8 +21,8 @@ struct Experts {
 
   [[nodiscard]] Status load(const WeightLoader& loader);
   void reserve(Workspace& workspace) const;
-  /// x += routed(input) + sigmoid(gate . input) * shared(input).
-  [[nodiscard]] Status run(const Step& step, MatrixView input, MatrixView x) const;
+  /// x += routed(input) + sigmoid(gate . input) * shared(input), where norm of x makes the input.
+  [[nodiscard]] Status run(const Step& step, const InputNorm& norm, MatrixView x) const;
 };
 
 struct Layer {

@@ -345,6 +345,29 @@ TEST_P(InvarianceConformance, ExpertsOfLongRows) {
   }
 }
 
+/// A lone token's experts have kernels of their own on some devices: rows of more chunks than their rings hold, and
+/// more row tiles than there are multiprocessors. One choice is computed elsewhere.
+TEST_P(InvarianceConformance, ExpertsOfALoneToken) {
+  constexpr std::int64_t kTokens = 4;
+  constexpr std::int64_t kDim = 2304;
+  constexpr std::int64_t kFf = 2880;
+  const auto backend = make_backend(GetParam(), Precision::kBf16, 2);
+  ASSERT_NE(backend, nullptr);
+  if (backend->name() != "cuda") GTEST_SKIP() << "cuts rows by its own rules";
+  for (const FormatCase& format : formats_for_many_tokens()) {
+    if (format.name.find("fp") == std::string::npos) continue;
+    const ExpertWeights experts = four_experts(*backend, format, kDim, kFf);
+    ExpertTokens tokens(kTokens, kDim);
+    tokens.ids[3] = -1;
+    const std::vector<float> together = tokens.run(*backend, experts, 0, kTokens);
+    for (std::int64_t t = 0; t < kTokens; ++t) {
+      expect_same_bits(tokens.run(*backend, experts, t, 1), together.data() + t * kDim,
+                       format.name + ", token " + std::to_string(t));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 /// ggml's formats, whose experts have kernels of their own for many tokens.
 TEST_P(InvarianceConformance, ExpertsOfGroups) {
   constexpr std::int64_t kTokens = 150;

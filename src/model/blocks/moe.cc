@@ -22,23 +22,29 @@ void MoeBlock::reserve(Workspace& workspace) const {
 }
 
 Status MoeBlock::run(const Step& step, const BlockInput& router_input, MatrixView input, MatrixView y) const {
-  std::int32_t* const ids = step.workspace.integers(Slot::kExpertIds);
-  float* const weights = step.view(Slot::kExpertWeights, top_k).data;
-  VN_TRY(step.backend.route_experts({.x = router_input.x,
+  VN_TRY(route(step, router_input));
+  return multiply(step, input, y);
+}
+
+Status MoeBlock::route(const Step& step, const BlockInput& input) const {
+  return step.backend.route_experts({.x = input.x,
                                      .router = &router,
                                      .bias = router_bias,
                                      .rule = rule,
                                      .expert_scale = expert_scale,
                                      .top_k = top_k,
-                                     .ids = ids,
-                                     .weights = weights,
-                                     .norm = router_input.norm}));
+                                     .ids = step.workspace.integers(Slot::kExpertIds),
+                                     .weights = step.view(Slot::kExpertWeights, top_k).data,
+                                     .norm = input.norm});
+}
+
+Status MoeBlock::multiply(const Step& step, MatrixView input, MatrixView y) const {
   return step.experts.run(layer, {.x = input,
                                   .experts = &experts,
                                   .activation = activation,
                                   .top_k = top_k,
-                                  .ids = ids,
-                                  .weights = weights,
+                                  .ids = step.workspace.integers(Slot::kExpertIds),
+                                  .weights = step.view(Slot::kExpertWeights, top_k).data,
                                   .y = y});
 }
 

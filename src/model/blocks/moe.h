@@ -26,6 +26,9 @@ struct MoeBlock {
   /// Adds to `y` [tokens, hidden]. The router's input and `input` are [tokens, hidden]; most families pass as `input`
   /// what the router's norm leaves.
   [[nodiscard]] Status run(const Step& step, const BlockInput& router_input, MatrixView input, MatrixView y) const;
+  /// The two halves of run(), for families that have something to do between them.
+  [[nodiscard]] Status route(const Step& step, const BlockInput& input) const;
+  [[nodiscard]] Status multiply(const Step& step, MatrixView input, MatrixView y) const;
 };
 
 }  // namespace vernier

@@ -289,6 +289,7 @@ struct ExpertStep {
                         .combine = {},
                         .shared_bytes = context.max_shared_bytes,
                         .blocks = blocks,
+                        .has_bulk = has_async(context, bank.gate_up) && has_async(context, bank.down),
                         .stream = context.stream};
     VN_CUDA(few_kernels(bank.gate_up)->gate_up(launch, gated));
     launch.batch = down;

@@ -24,6 +24,7 @@ struct FewLaunch {
   unsigned* arrivals = nullptr;     ///< for that: a zero for each 32 rows, and zeros again afterwards
   std::size_t shared_bytes = 0;     ///< that a block may have: at least few_shared_bytes()
   unsigned blocks = 0;
+  bool has_bulk = false;  ///< whether the device and this build have bulk copies (has_async())
   cudaStream_t stream = nullptr;
 };
 

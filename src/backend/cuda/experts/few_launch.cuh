@@ -5,6 +5,8 @@
 
 #include "backend/cuda/experts/few_kernels.h"
 #include "backend/cuda/experts/few_product.cuh"
+#include "backend/cuda/experts/single_down.cuh"
+#include "backend/cuda/experts/single_gate_up.cuh"
 
 namespace vernier::cuda {
 
@@ -79,11 +81,17 @@ cudaError_t launch_few(const FewLaunch& launch, const GatedOutput& output) {
 
 template <Packing kPacking>
 cudaError_t few_gate_up_of(const FewLaunch& launch, const GatedOutput& output) {
+  bool is_done = false;
+  const cudaError_t error = launch_single_gate_up<kPacking>(launch, output, is_done);
+  if (is_done) return error;
   return launch.columns > 8 ? launch_few<kPacking, 2, true>(launch, output)
                             : launch_few<kPacking, 1, true>(launch, output);
 }
 template <Packing kPacking>
 cudaError_t few_down_of(const FewLaunch& launch) {
+  bool is_done = false;
+  const cudaError_t error = launch_single_down<kPacking>(launch, is_done);
+  if (is_done) return error;
   return launch.columns > 8 ? launch_few<kPacking, 2, false>(launch, {}) : launch_few<kPacking, 1, false>(launch, {});
 }
 

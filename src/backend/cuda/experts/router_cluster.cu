@@ -7,6 +7,7 @@
 #include "backend/cuda/experts/choose.cuh"
 #include "backend/cuda/experts/router.h"
 #include "backend/cuda/experts/router_units.cuh"
+#include "backend/cuda/experts/shared_memory.cuh"
 #include "backend/cuda/fragment/mma.cuh"
 #include "backend/cuda/fragment/stage.cuh"
 #include "backend/cuda/fragment/wgmma.cuh"
@@ -306,6 +307,7 @@ cudaError_t route_in_cluster(const RouterLogits& logits, const ChooseExperts& ch
                           ? norms ? route_cluster_kernel<kFewUnits, true> : route_cluster_kernel<kFewUnits, false>
                       : norms ? route_cluster_kernel<kMostUnits, true>
                               : route_cluster_kernel<kMostUnits, false>;
+  if (const cudaError_t error = leave_shared_memory(kernel); error != cudaSuccess) return error;
   return launch_dependent(kernel, dim3(clusters * kBlocks), kThreads, bytes, stream, args);
 }
 
