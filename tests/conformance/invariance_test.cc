@@ -31,6 +31,7 @@ std::vector<float> multiply(Backend& backend, const std::vector<const Weight*>& 
   VN_EXPECT_OK(backend.linear({x_matrix.view(), outputs}));
   std::vector<float> y;  // token by token
   std::vector<std::vector<float>> columns;
+  columns.reserve(results.size());
   for (const TestMatrix& result : results) columns.push_back(result.read());
   for (std::int64_t t = 0; t < tokens; ++t) {
     for (std::size_t i = 0; i < weights.size(); ++i) {

@@ -101,15 +101,15 @@ struct Steps {
 
 /// Runs the steps through `executor` and compares each with one backend alone.
 void check_executor(ExpertExecutor& executor, const std::function<void(std::int64_t)>& each = {}) {
-  static const Steps all;
-  ASSERT_TRUE(executor.add_bank(0, kTopK, all.banks[0]));
-  ASSERT_TRUE(executor.add_bank(1, kTopK, all.banks[1]));
+  static const Steps kAll;
+  ASSERT_TRUE(executor.add_bank(0, kTopK, kAll.banks[0]));
+  ASSERT_TRUE(executor.add_bank(1, kTopK, kAll.banks[1]));
   ASSERT_TRUE(executor.prepare());
-  for (std::size_t step = 0; step < all.steps.size(); ++step) {
-    const Step& wanted = all.steps[step];
+  for (std::size_t step = 0; step < kAll.steps.size(); ++step) {
+    const Step& wanted = kAll.steps[step];
     std::vector<float> actual = wanted.before;
     const Status status =
-        executor.run(wanted.layer, wanted.args(all.banks[static_cast<std::size_t>(wanted.layer)], actual));
+        executor.run(wanted.layer, wanted.args(kAll.banks[static_cast<std::size_t>(wanted.layer)], actual));
     ASSERT_TRUE(status) << status.error().message;
     if (each) each(static_cast<std::int64_t>(step));
     for (std::size_t i = 0; i < actual.size(); ++i) {
@@ -174,7 +174,7 @@ struct Prompts {
 class StreamedPrompts : public testing::TestWithParam<std::tuple<Late, std::int64_t, int>> {};
 
 TEST_P(StreamedPrompts, ComputeTheSameFromExpertsThatComeAhead) {
-  static const Prompts all;
+  static const Prompts kAll;
   const auto [late, slots, num_locks] = GetParam();
   PlacingDevice device(make_cpu(), late);
   device.num_locks_left = num_locks;
@@ -188,18 +188,18 @@ TEST_P(StreamedPrompts, ComputeTheSameFromExpertsThatComeAhead) {
                                     .ahead_bytes = kPlenty,
                                     .locked_bytes = kPlenty});
     for (std::int32_t layer = 0; layer < 3; ++layer) {
-      ASSERT_TRUE(executor.add_bank(layer, kTopK, all.banks[static_cast<std::size_t>(layer)]));
+      ASSERT_TRUE(executor.add_bank(layer, kTopK, kAll.banks[static_cast<std::size_t>(layer)]));
     }
     ASSERT_TRUE(executor.prepare());
     for (int round = 0; round < 3; ++round) {
       for (std::size_t layer = 0; layer < 3; ++layer) {
-        std::vector<float> actual = all.prompt.before;
-        ASSERT_TRUE(executor.run(static_cast<std::int32_t>(layer), all.prompt.args(all.banks[layer], actual)));
+        std::vector<float> actual = kAll.prompt.before;
+        ASSERT_TRUE(executor.run(static_cast<std::int32_t>(layer), kAll.prompt.args(kAll.banks[layer], actual)));
         if (round == 0 && slots > 2 * kExperts) {
           EXPECT_EQ(device.num_sent, std::min<int>(static_cast<int>(layer) + 2, 3)) << "the next layer's are sent";
         }
         ASSERT_TRUE(device.synchronize());
-        for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], all.expected[layer][i], 2e-3);
+        for (std::size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], kAll.expected[layer][i], 2e-3);
       }
     }
     EXPECT_EQ(device.num_locked > 0, num_locks == kAllLocks) << "all of the weights are locked, or nothing";
