@@ -83,7 +83,7 @@ JOBS = 6
 # Parts of a tool's tests for each job: many even the ends out, but each costs the start of a process and a context.
 PARTS_A_JOB = 3
 # A block of a lone token's experts has a ring of barriers for each warp, more than synccheck keeps unless told so.
-TOOL_OPTIONS = {"memcheck": ["--leak-check", "full"], "synccheck": ["--num-cuda-barriers", "4096"]}
+TOOL_OPTIONS = {"memcheck": ["--leak-check", "full"], "synccheck": ["--num-cuda-barriers", "1024"]}
 # Tests of which the JSON file doesn't say more took less.
 SHORT_SECONDS = 0.5
 
