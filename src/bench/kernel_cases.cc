@@ -106,18 +106,9 @@ Result<std::vector<StoredFormat>> parse_formats(const std::string& text) {
   return formats;
 }
 
-Status check_room(const Backend& backend, double bytes) {
-  const std::uint64_t available = backend.memory().available_bytes;
-  if (bytes <= static_cast<double>(available)) return {};
-  return fail_with_hint(ErrorCode::kOutOfMemory, "--working-set MIB makes do with less",
-                        "the operands take {:.1f} GiB, {:.1f} GiB {} available", bytes / 1073741824.0,
-                        static_cast<double>(available) / 1073741824.0,
-                        backend.is_host() ? "of the host's memory are" : "are");
-}
-
 Result<std::shared_ptr<Buffer>> repeated_bytes(Backend& backend, const std::vector<std::byte>& bytes,
                                                std::uint64_t size) {
-  VN_TRY(check_room(backend, static_cast<double>(size)));
+  VN_TRY(check_room(backend, kOperands, static_cast<double>(size)));
   VN_ASSIGN(Buffer buffer, backend.allocate(size));
   for (std::uint64_t at = 0; at < size; at += bytes.size()) {
     VN_TRY(backend.copy_to_device(static_cast<std::byte*>(buffer.data()) + at, bytes.data(),
@@ -142,9 +133,7 @@ Result<std::vector<Weight>> make_weights(const CaseContext& context, const Store
   const std::int64_t grid_rows = (model.rows + model.scale_block_rows - 1) / model.scale_block_rows;
   const auto scale_bytes = static_cast<std::uint64_t>(grid_rows * model.scale_stride);
   const std::uint64_t step = align(code_bytes) + align(scale_bytes);
-  // They are made on the host, whatever holds them in the end.
-  VN_ASSIGN(const auto host, create_backend("reference", {}));
-  VN_TRY(check_room(*host, static_cast<double>(step) * static_cast<double>(count)));
+  VN_TRY(check_host_room(kOperands, static_cast<double>(step) * static_cast<double>(count)));
   VN_ASSIGN(const MappedFile::InMemory memory,
             MappedFile::in_memory(step * static_cast<std::uint64_t>(count), "operands"));
   const BlockTile tile = make_tile(format.format, format.layout, shape.cols, 1);
@@ -188,7 +177,7 @@ Result<std::shared_ptr<const LinearOperands>> linear_operands(const CaseContext&
   auto operands = std::make_shared<LinearOperands>();
   VN_ASSIGN(operands->weight_bytes, weight_bytes(format, shape));
   const std::int64_t copies = copies_for(context, operands->weight_bytes);
-  VN_TRY(check_room(*context.backend, operands->weight_bytes * static_cast<double>(copies)));
+  VN_TRY(check_room(*context.backend, kOperands, operands->weight_bytes * static_cast<double>(copies)));
   VN_ASSIGN(operands->weights, make_weights(context, format, shape, copies));
   const std::int64_t most = *std::max_element(tokens.begin(), tokens.end());
   VN_ASSIGN(operands->x, random_floats(*context.backend, most * shape.cols));

@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/result.h"
+#include "bench/room.h"
 
 namespace vernier::bench {
 
@@ -106,8 +107,8 @@ enum class Chain : std::uint8_t {
 [[nodiscard]] Result<double> weight_bytes(const StoredFormat& format, const LinearShape& shape);
 /// Weights of so many bytes that fill the working set.
 [[nodiscard]] std::int64_t copies_for(const CaseContext& context, double bytes);
-/// kOutOfMemory when operands of so many bytes don't fit into a backend's memory.
-[[nodiscard]] Status check_room(const Backend& backend, double bytes);
+/// Where operands don't fit (room.h).
+inline constexpr RoomWords kOperands = {"the operands take", "--working-set MIB makes do with less"};
 
 struct ExpertShape {
   std::int64_t experts = 0;

@@ -124,7 +124,7 @@ Result<std::shared_ptr<const Layers>> make_layers(const CaseContext& context, co
   layers->expert_bytes = 2.0 * wide + down;
   const double bank_bytes = layers->expert_bytes * static_cast<double>(shape.experts);
   const std::int64_t copies = has_banks ? copies_for(context, bank_bytes) : 0;
-  VN_TRY(check_room(*context.backend, bank_bytes * static_cast<double>(copies)));
+  VN_TRY(check_room(*context.backend, kOperands, bank_bytes * static_cast<double>(copies)));
   for (std::int64_t i = 0; i < copies; ++i) {
     VN_ASSIGN(ExpertWeights bank, make_bank(context, format, shape));
     layers->banks.push_back(std::move(bank));

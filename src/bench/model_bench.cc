@@ -10,6 +10,7 @@
 #include "backend/step_counter.h"
 #include "base/cpu_topology.h"
 #include "bench/random.h"
+#include "bench/room.h"
 #include "format/scalar_codecs.h"
 
 namespace vernier::bench {
@@ -78,12 +79,8 @@ Status fit_engine(const ModelBenchOptions& options, std::int64_t model_context, 
 
 /// Synthetic weights take host memory before any backend places them.
 Status check_host_memory(std::uint64_t size_bytes) {
-  VN_ASSIGN(const auto host, create_backend("reference", {}));
-  const std::uint64_t available = host->memory().available_bytes;
-  if (size_bytes <= available) return {};
-  return fail_with_hint(ErrorCode::kOutOfMemory, "--layers N makes a shallower model of the same shape",
-                        "the synthetic model takes {:.1f} GiB, {:.1f} GiB of memory are available",
-                        static_cast<double>(size_bytes) / 1073741824.0, static_cast<double>(available) / 1073741824.0);
+  return check_host_room({"the synthetic model takes", "--layers N makes a shallower model of the same shape"},
+                         static_cast<double>(size_bytes));
 }
 
 struct Opened {

@@ -3,26 +3,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "support/fake_root.h"
 
 namespace vernier {
 namespace {
 
-class FakeGroups : public testing::Test {
- protected:
-  void SetUp() override {
-    root_ = testing::TempDir() + "vernier_cgroup_" + testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-  std::string root_;
-};
+using FakeGroups = test::FakeRoot;
 
 TEST_F(FakeGroups, SmallestLimitOfAllLevelsHolds) {
   EXPECT_EQ(cgroup_memory_limit(root_), std::nullopt);

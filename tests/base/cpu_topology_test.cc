@@ -3,33 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
+#include "support/fake_root.h"
 
 namespace vernier {
 namespace {
 
 using Cpus = std::vector<int>;
 
-/// A folder that stands for "/".
-class FakeSystem : public testing::Test {
+class FakeSystem : public test::FakeRoot {
  protected:
-  void SetUp() override {
-    root_ = testing::TempDir() + "vernier_topology_" + testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::remove_all(root_);
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
   void write_siblings(int cpu, const std::string& text, const std::string& name = "core_cpus_list") const {
     write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/" + name, text);
   }
-
-  std::string root_;
 };
 
 TEST_F(FakeSystem, HyperThreadsAreOneCore) {

@@ -87,13 +87,13 @@ class Models(Case):
 
 
 class Kernels(Case):
+    KERNELS = ("bench", "kernels", "--device", "cpu", "--repeat", "1", "--threads", "1", "--working-set", "4")
+
     def test_no_memory_is_said_before_it_is_taken(self):
         command = ("bench", "kernels", "--device", "cpu", "--repeat", "1", "--working-set", str(1 << 20))
         for operation in (("linear", "--formats", "f32", "--shapes", "16384x16384", "--rows", "1"), ("experts", "--formats", "f32"),
                           ("delta-net",)):
             self.refuses(71, ["the operands take", "--working-set"], *command, "--ops", *operation)
-
-    KERNELS = ("bench", "kernels", "--device", "cpu", "--repeat", "1", "--threads", "1", "--working-set", "4")
 
     def test_json_lines(self):
         results = lines(*self.KERNELS, "--ops", "linear", "--formats", "bf16,q4_0", "--rows", "1,3", "--shapes", "64x128")

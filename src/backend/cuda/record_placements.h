@@ -34,7 +34,7 @@ class RecordPlacements {
     Buffer memory;                 ///< staged bytes
     Buffer published;              ///< the parcel in device memory
     std::vector<Arrived> arrived;  ///< in the order of their addresses
-    std::uint64_t size = 0;        ///< copied lately; 0: their time has been taken
+    std::uint64_t size = 0;        ///< copied lately
     cudaEvent_t begun = nullptr;   ///< before the copies, after what they wait for
     cudaEvent_t copied = nullptr;  ///< behind the last copy
     cudaEvent_t packed = nullptr;  ///< behind what read the copies

@@ -307,8 +307,7 @@ cudaError_t route_in_cluster(const RouterLogits& logits, const ChooseExperts& ch
                           ? norms ? route_cluster_kernel<kFewUnits, true> : route_cluster_kernel<kFewUnits, false>
                       : norms ? route_cluster_kernel<kMostUnits, true>
                               : route_cluster_kernel<kMostUnits, false>;
-  if (const cudaError_t error = leave_shared_memory(kernel); error != cudaSuccess) return error;
-  return launch_dependent(kernel, dim3(clusters * kBlocks), kThreads, bytes, stream, args);
+  return launch_leaving_room(kernel, dim3(clusters * kBlocks), kThreads, bytes, stream, args);
 }
 
 }  // namespace vernier::cuda

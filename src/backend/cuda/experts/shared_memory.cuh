@@ -1,15 +1,18 @@
 // Room for blocks of several kernels on a multiprocessor.
 #pragma once
 
-#include <cuda_runtime.h>
+#include "backend/cuda/predecessor.cuh"
 
 namespace vernier::cuda {
 
-/// Has a multiprocessor that a kernel's blocks find idle give all that it can to shared memory, so that blocks of the
-/// kernels behind find room beside them: how much it gives changes only while it is idle.
-template <class Kernel>
-cudaError_t leave_shared_memory(Kernel* kernel) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+/// launch_dependent(), and a multiprocessor that the kernel's blocks find idle gives all that it can to shared memory,
+/// so that blocks of the kernels behind find room beside them: how much it gives changes only while it is idle.
+template <class... Parameters>  // NOLINTNEXTLINE(readability-function-size): as a launch has them
+cudaError_t launch_leaving_room(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes,
+                                cudaStream_t stream, const std::type_identity_t<Parameters>&... parameters) {
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+  return error != cudaSuccess ? error : launch_dependent(kernel, grid, threads, shared_bytes, stream, parameters...);
 }
 
 }  // namespace vernier::cuda

@@ -131,10 +131,8 @@ cudaError_t launch_single_down(const FewLaunch& launch, bool& is_done) {
                            .cut = cut,
                            .memory = memory};
   is_done = true;
-  const auto kernel = single_down_kernel<kPacking>;
-  if (const cudaError_t error = leave_shared_memory(kernel); error != cudaSuccess) return error;
-  return launch_dependent(kernel, dim3(static_cast<unsigned>(blocks)), kSingleThreads,
-                          static_cast<std::size_t>(memory.size), launch.stream, args);
+  return launch_leaving_room(single_down_kernel<kPacking>, dim3(static_cast<unsigned>(blocks)), kSingleThreads,
+                             static_cast<std::size_t>(memory.size), launch.stream, args);
 }
 
 #endif

@@ -137,10 +137,8 @@ cudaError_t launch_single_gate_up(const FewLaunch& launch, const GatedOutput& ou
                              .cut = cut,
                              .memory = memory};
   is_done = true;
-  const auto kernel = single_gate_up_kernel<kPacking>;
-  if (const cudaError_t error = leave_shared_memory(kernel); error != cudaSuccess) return error;
-  return launch_dependent(kernel, dim3(static_cast<unsigned>(blocks)), kSingleThreads,
-                          static_cast<std::size_t>(memory.size), launch.stream, args);
+  return launch_leaving_room(single_gate_up_kernel<kPacking>, dim3(static_cast<unsigned>(blocks)), kSingleThreads,
+                             static_cast<std::size_t>(memory.size), launch.stream, args);
 }
 
 #endif
